@@ -1,4 +1,4 @@
-"""Checks of a wheel that do not run it: its files, paths, symbols and how its libraries are found."""
+"""Checks a wheel without running it: its files, paths and symbols, and how the engine is found."""
 
 import hashlib
 import json
@@ -120,7 +120,7 @@ def describe(needs):
 
 
 def check_search(wheel, adapter):
-    """Fails unless the adapter finds the engine in its own folder, whatever LD_LIBRARY_PATH says."""
+    """Fails unless the adapter finds the engine only in its own folder."""
     printed = readelf("--dynamic", adapter)
     found = re.findall(r"\((RPATH|RUNPATH)\).*\[(.*)\]", printed)
     if found != [("RPATH", "$ORIGIN")] or "[%s]" % ENGINE not in printed:
