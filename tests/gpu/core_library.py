@@ -156,7 +156,7 @@ class CoreLibrary:
             ("prepare", ctypes.c_int, [ctypes.c_void_p] * 5),
             ("forward", ctypes.c_int, [ctypes.c_void_p] * 2),
             ("backward", ctypes.c_int, [ctypes.c_void_p] * 2),
-            ("release", None, [ctypes.c_void_p]),
+            ("release_call", None, [ctypes.c_void_p]),
         ]:
             function = getattr(self.functions, "cudnn_rnn_" + name)
             function.restype, function.argtypes = result, arguments
@@ -340,7 +340,7 @@ class Model:
         try:
             yield prepared, sizes
         finally:
-            self.library._release(prepared)
+            self.library._release_call(prepared)
 
     def arguments_of_prepare(self, call, prepared, sizes):
         """Returns the arguments of cudnn_rnn_prepare, which sets `prepared` and `sizes`."""
