@@ -13,7 +13,7 @@ MAXIMUM_BYTES = 25e6
 ENGINE = "libcudnn_rnn_engine.so"
 LIBRARIES = "cudnn_rnn/_libraries/"
 CONTENTS = re.compile(
-    r"cudnn_rnn(/[a-z_]+)*/[a-z0-9_]+\.py$|cudnn_rnn/py\.typed$|cudnn_rnn-[^/]*\.dist-info/"
+    r"cudnn_rnn(/[a-z0-9_]+)*/[a-z0-9_]+\.py$|cudnn_rnn/py\.typed$|cudnn_rnn-[^/]*\.dist-info/"
     r"|cudnn_rnn/_libraries/(libcudnn_rnn_engine\.so|ops_tf\d+\.\d+_abi[01]\.so|build_info\.json)$"
 )
 

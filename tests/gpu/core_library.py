@@ -215,7 +215,7 @@ class CoreLibrary:
 def default_path():
     """Returns $CUDNN_RNN_CORE_LIBRARY, or where this checkout's release preset builds the engine."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    built = os.path.join(root, ".build/cmake/release/libraries/libcudnn_rnn_engine.so")
+    built = os.path.join(root, ".build/release/libraries/libcudnn_rnn_engine.so")
     return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
 
 
