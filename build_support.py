@@ -1,8 +1,8 @@
 """Builds the package's libraries with CMake: finds TensorFlow and the programs, runs the build.
 
 `setup.py` (pip) and `configure.py` (Bazel) share this module. It needs Python 3.7 or later and only
-the standard library. Every user error raises `SystemExit` with a text that says what to do; pip shows
-that text.
+the standard library. Every user error raises `SystemExit` with a text that says what to do; pip
+shows that text.
 """
 
 import functools
@@ -140,8 +140,8 @@ def build_libraries(output, folder):
         raise SystemExit("cudnn_rnn works only on Linux, but this platform is %s." % sys.platform)
     os.makedirs(folder, exist_ok=True)
     descriptions = _descriptions(folder)
-    cmake, ninja = _find_program("cmake"), _find_program("ninja")
     _check_compiler_exists()
+    cmake, ninja = _find_program("cmake"), _find_program("ninja")
     configure = [cmake, "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + ninja]
     configure += ["-DCUDNN_RNN_TENSORFLOWS=" + ";".join(descriptions)]
     _run(configure + shlex.split(os.environ.get("CMAKE_ARGS", "")), "configuring the build")

@@ -194,7 +194,8 @@ CUDNN_RNN_EXPORT int cudnn_rnn_parse_algorithm(const char* name, int32_t* algori
 /* A planner for the CPU reads the instruction set from the environment variable
  * CUDNN_RNN_CPU_INSTRUCTION_SET (cpu/instruction_set.h); a call fails if its value is wrong. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_cpu_planner(cudnn_rnn_planner** planner);
-/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN. */
+/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN and initializes CUDA, if
+ * that has not been done. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_gpu_planner(cudnn_rnn_gpu* gpu, cudnn_rnn_planner** planner);
 CUDNN_RNN_EXPORT void cudnn_rnn_destroy_planner(cudnn_rnn_planner* planner);
 
@@ -211,7 +212,7 @@ CUDNN_RNN_EXPORT int cudnn_rnn_forward(cudnn_rnn_prepared_call* prepared,
                                        const cudnn_rnn_forward_buffers* buffers);
 CUDNN_RNN_EXPORT int cudnn_rnn_backward(cudnn_rnn_prepared_call* prepared,
                                         const cudnn_rnn_backward_buffers* buffers);
-CUDNN_RNN_EXPORT void cudnn_rnn_release(cudnn_rnn_prepared_call* prepared);
+CUDNN_RNN_EXPORT void cudnn_rnn_release_call(cudnn_rnn_prepared_call* prepared);
 
 /* Set `num_bytes` bytes to 0, and copy `num_copies` buffers, in memory of the planner's device. */
 CUDNN_RNN_EXPORT int cudnn_rnn_clear_memory(cudnn_rnn_planner* planner, void* stream, void* target,
