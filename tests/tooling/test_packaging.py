@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.once, pytest.mark.ci]
 @pytest.fixture(scope="module")
 def metadata_folder():
     """Returns the .dist-info folder of the installed package."""
-    folders = glob.glob(os.path.dirname(library.library_path()) + "-*.dist-info")
+    package = os.path.dirname(os.path.dirname(library.library_path()))
+    folders = glob.glob(package + "-*.dist-info")
     if not folders:
         pytest.skip("cudnn_rnn is not installed by a plain `pip install --no-build-isolation .`")
     return folders[0]
