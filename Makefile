@@ -56,7 +56,7 @@ help:
 	@echo "  make lint, make format                 check style and types, or fix the style"
 	@echo "  make clean                             remove everything that these commands built"
 	@echo
-	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_cudnn_rnn_ops.so"
+	@echo "With Bazel: python configure.py && bazel build //:cudnn_rnn/_libraries/ops.so"
 
 demo:
 	@bash scripts/run_demo.sh $(ARGS)
@@ -79,19 +79,19 @@ wheels:
 	@python3 scripts/build_wheels $(ARGS)
 
 core-test:
-	@bash scripts/run_core_tests.sh
+	@bash scripts/cpp.sh test release core_test
 
 core-test-sanitized:
-	@bash scripts/run_core_tests.sh --sanitize
+	@bash scripts/cpp.sh test sanitized core_test
 
 core-test-threads:
-	@bash scripts/run_core_tests.sh --sanitize=thread
+	@bash scripts/cpp.sh test thread-sanitized team_test
 
 cudnn-test:
-	@bash scripts/run_cudnn_tests.sh $(ARGS)
+	@bash scripts/cpp.sh test release cudnn_test $(ARGS)
 
 cudnn-test-sanitized:
-	@bash scripts/run_cudnn_tests.sh --sanitize $(ARGS)
+	@bash scripts/cpp.sh test sanitized cudnn_test $(ARGS)
 
 cudnn-host-test:
 	@bash scripts/run_host_cudnn_tests.sh $(ARGS)
@@ -112,7 +112,7 @@ bench:
 	@bash scripts/run_cpu_benchmarks.sh $(ARGS)
 
 bench-core:
-	@bash scripts/run_core_benchmark.sh $(ARGS)
+	@program="$$(bash scripts/cpp.sh path release core_benchmark)" && "$$program" $(ARGS)
 
 bench-gpu:
 	@bash scripts/run_gpu_benchmarks.sh $(ARGS)
@@ -131,5 +131,5 @@ format:
 
 clean:
 	rm -rf .venv .build .gpu build dist cudnn_rnn.egg-info .tf_configure.bazelrc .pytest_cache .ruff_cache
-	rm -f cudnn_rnn/_cudnn_rnn_ops.so cudnn_rnn/_build_info.json bazel-*
+	rm -rf cudnn_rnn/_libraries bazel-*
 	find cudnn_rnn tests examples -name __pycache__ -prune -exec rm -rf {} +

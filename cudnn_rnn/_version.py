@@ -6,7 +6,7 @@ library.
 
 import re
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Older releases lack classes and functions that the package uses.
 OLDEST_TENSORFLOW = "1.14"

@@ -22,7 +22,5 @@ for header in cuda/include/cuda.h cudnn/include/cudnn.h; do
         exit 1
     fi
 done
-${CXX:-c++} -std=c++14 -fsyntax-only -Wall -Wextra -Werror -I. \
-    -isystem "$headers/cuda/include" -isystem "$headers/cudnn/include" \
-    tests/cudnn/declarations_check.cc
+bash scripts/cpp.sh build release "-DCUDNN_RNN_CUDA_HEADERS=$headers" declarations
 echo "the declarations agree with NVIDIA's headers"

@@ -8,7 +8,7 @@
     exit 1
 }
 packed="$PWD"
-export CUDNN_RNN_CORE_LIBRARY="$packed/libcudnn_rnn_core.so"
+export CUDNN_RNN_CORE_LIBRARY="$packed/libcudnn_rnn_engine.so"
 export TORCH_PYTHON="${TORCH_PYTHON:-python3}"
 processors="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" # nproc obeys these variables
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"

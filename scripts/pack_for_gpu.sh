@@ -5,7 +5,7 @@
 #   scripts/pack_for_gpu.sh [--without-tensorflow]
 #
 # --without-tensorflow: only .gpu/run, without TensorFlow for lease B, which takes some minutes.
-# $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21, for which the op library is built. Default: the
+# $TENSORFLOW_PYTHON: a Python with TensorFlow 2.21, for which the libraries are built. Default: the
 #   environment of `make test`, which is made if needed.
 # $GPU_PYTHON_VERSION: the Python of the GPU machine (3.12). $GPU_ARCHITECTURE: the compute capability
 #   of its GPU without the dot (90, for H100 and H200). $GPU_PIECE_MB: the size of a piece (51).
@@ -27,23 +27,23 @@ target=.gpu/run
 rm -rf "$target"
 mkdir -p "$target/site"
 
-say "Core library and its benchmark for CPUs"
-cp "$(bash scripts/build_core_library.sh)" "$(bash scripts/build_cpu_benchmarks.sh core_benchmark)" "$target/"
+say "Engine and its benchmark for CPUs"
+cp "$(bash scripts/cpp.sh path release cudnn_rnn_engine)" "$(bash scripts/cpp.sh path release core_benchmark)" "$target/"
 # Copied by gpu_libraries.py under the names of libraries that the GPU machine lacks.
 echo | ${CXX:-c++} -shared -fPIC -nostdlib -x c++ - -o "$target/empty_library.so"
 
-say "Op library for $TENSORFLOW"
+say "Libraries for $TENSORFLOW"
 tensorflow_python="${TENSORFLOW_PYTHON:-}"
 if [ -z "$tensorflow_python" ]; then
     make_tensorflow_environment
     tensorflow_python=.venv/test-tf2.21/bin/python
 fi
 find cudnn_rnn -name '*.py' -exec cp --parents {} "$target/site" ';'
-"$tensorflow_python" - "$target/site/cudnn_rnn/_cudnn_rnn_ops.so" <<'PY'
+"$tensorflow_python" - "$target/site/cudnn_rnn/_libraries" <<'PY'
 import sys
 sys.path.insert(0, ".")
 import build_support
-build_support.build_library(sys.argv[1], ".build/op-library-for-gpu")
+build_support.build_libraries(sys.argv[1], ".build/libraries-for-gpu")
 PY
 
 say "Tests, benchmarks, scripts"

@@ -49,6 +49,6 @@ if [ -z "${BENCH_PYTHON:-}" ]; then
     make_requirements .venv/bench "$python" $BENCH_REQUIREMENTS
     BENCH_PYTHON=.venv/bench/bin/python
 fi
-CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/build_cpu_benchmarks.sh read_bandwidth)"
+CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/cpp.sh path release read_bandwidth)"
 export TENSORFLOW_PYTHON TORCH_PYTHON ONNXRUNTIME_PYTHON TENSORFLOW_1_PYTHON CUDNN_RNN_READ_BANDWIDTH
 exec "$BENCH_PYTHON" benchmarks/run.py cpu "$@"

@@ -17,7 +17,7 @@ if [ -z "${TENSORFLOW_PYTHON:-}" ]; then
     TENSORFLOW_PYTHON="$PWD/.venv/test-tf2.21/bin/python"
 fi
 if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then
-    CUDNN_RNN_CORE_LIBRARY="$(bash scripts/build_core_library.sh)"
+    CUDNN_RNN_CORE_LIBRARY="$(bash scripts/cpp.sh path release cudnn_rnn_engine)"
 fi
 export TENSORFLOW_PYTHON TORCH_PYTHON CUDNN_RNN_CORE_LIBRARY
 exec "$TORCH_PYTHON" benchmarks/run.py gpu "$@"

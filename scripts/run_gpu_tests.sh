@@ -28,7 +28,7 @@ run_core_tests() { # PYTEST-ARGUMENT...
         python=.venv/torch/bin/python
     fi
     if [ -z "${CUDNN_RNN_CORE_LIBRARY:-}" ]; then
-        CUDNN_RNN_CORE_LIBRARY="$(bash scripts/build_core_library.sh)"
+        CUDNN_RNN_CORE_LIBRARY="$(bash scripts/cpp.sh path release cudnn_rnn_engine)"
     fi
     export CUDNN_RNN_CORE_LIBRARY
     say "The core against PyTorch: $CUDNN_RNN_CORE_LIBRARY"

@@ -10,13 +10,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/environments.sh
-. scripts/cpp_build.sh
 
 CI_VERSIONS=(8.9.7.29 9.28.0.42)
 
-options=()
+preset=release
 if [ "${1:-}" = --sanitize ]; then
-    options=(--sanitize)
+    preset=sanitized
     shift
 fi
 versions=("$@")
@@ -64,18 +63,11 @@ END
 
 for version in "${versions[@]}"; do download "$version"; done
 
-set_up_build "${options[@]}"
-# shellcheck disable=SC2046
-compile $(list_sources CORE_SOURCES CPU_SOURCES CUDNN_SOURCES) tests/cudnn/mock/*.cc \
-    tests/cudnn/plan_harness.cc tests/cudnn/host/*.cc tests/core/main.cc
-# shellcheck disable=SC2086
-$compiler "${flags[@]}" "${objects[@]}" "${link_flags[@]}" -o "$build_folder/host_cudnn_test"
-unlock_build
 failed=()
 for version in "${versions[@]}"; do
     say "cuDNN $version"
     CUDNN_RNN_REAL_CUDNN="$(echo "$PWD/.build/cudnn/$version"/libcudnn.so.*)"
     export CUDNN_RNN_REAL_CUDNN
-    run_tests_on_all_cores "$build_folder/host_cudnn_test" || failed+=("$version")
+    bash scripts/cpp.sh test "$preset" host_cudnn_test || failed+=("$version")
 done
 [ "${#failed[@]}" -eq 0 ] || fail "cuDNN ${failed[*]} failed, see above."

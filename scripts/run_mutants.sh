@@ -16,16 +16,16 @@
 #   "make test"; it needs TensorFlow, pytest and the package.
 set -euo pipefail
 cd "$(dirname "$0")/.." && unset PYTHONPATH
-. scripts/environments.sh && . scripts/cpp_build.sh
+. scripts/environments.sh
 
-language="${1:-}" files=() tests=() only="*" count=40 seed=1 sanitize=""
+language="${1:-}" files=() tests=() only="*" count=40 seed=1 preset=release
 while [ $# -gt 0 ]; do
     case "$1" in
         -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' scripts/run_mutants.sh && exit ;;
         cpp | python) ;;
         --count | --seed | --only) declare "${1#--}=$2" && shift ;;
         --tests) tests+=("$2") && shift ;;
-        --sanitize) sanitize="$1" ;;
+        --sanitize) preset=sanitized ;;
         *) if [ -f "$1" ]; then files+=("$1"); else fail "there is no file '$1'. --help lists the options."; fi ;;
     esac
     shift
@@ -39,32 +39,24 @@ enter_copy() { # copies all files that git knows or does not ignore
     cd "$copy"
 }
 
-set_mutant_commands() { # FILE: compile_mutant fails if it does not compile and link, or to the same code
-    local source files_of_source rest=() dependents=()
-    for source in "${sources[@]}"; do
-        files_of_source="$($compiler "${flags[@]}" -MM "$source") "
-        if [[ "$files_of_source" = *" $1 "* ]]; then dependents+=("$source"); else rest+=("$(object_of "$source")"); fi
-    done
-    [ "${#dependents[@]}" -gt 0 ] || fail "core_test does not use $1; expected a file of the core or the CPU plan."
-    compile_mutant="rm -rf changed; mkdir -p changed unchanged; printf '%s\n' ${dependents[*]} | xargs -P $(nproc) -I{} sh -c \
-        '$compiler ${flags[*]} -O1 -w -c {} -o changed/\$(basename {}).o' && ! diff -q changed unchanged &&
-        $compiler changed/* ${rest[*]} ${link_flags[*]} -o core_test"
-    test_mutant="xargs -n 1 -P $(nproc) sh -c './core_test --only \$0 || exit 255' < tests.txt"
-    rm -rf unchanged mutants && bash -c "$compile_mutant" >/dev/null && mv -T changed unchanged || fail "$1 does not compile with -O1."
-}
-
 run_cpp() {
-    local bin="$PWD/.venv/universalmutator/bin" built="$PWD/.build/cpp${sanitize:+-sanitized}" file started
+    local bin="$PWD/.venv/universalmutator/bin" file started compile_mutant test_mutant
     make_requirements .venv/universalmutator "$(find_python "3.9 3.10 3.11 3.12 3.13 3.14")" universalmutator==1.14.1
     enter_copy
-    if [ -d "$built" ]; then mkdir .build && cp -a "$built" .build; fi
-    set_up_build $sanitize && select_core_tests && compile "${sources[@]}"
-    $compiler "${objects[@]}" "${link_flags[@]}" -o core_test
+    CXXFLAGS="-O1 -w" cmake --preset "$preset" -B built >cmake.log || fail "CMake failed, see above."
+    ninja -C built core_test >ninja.log || fail "core_test does not compile: $(tail -20 ninja.log)"
+    cp built/programs/core_test unchanged
+    # Fails if a mutant does not compile, or to the same code.
+    compile_mutant="ninja -C built core_test && ! cmp -s built/programs/core_test unchanged"
+    test_mutant="xargs -n 1 -P $(nproc) sh -c 'built/programs/core_test --only \$0 || exit 255' < tests.txt"
     started=$SECONDS
-    ./core_test --list | xargs -n 1 -P "$(nproc)" sh -c 'started=$(date +%s%N); ./core_test --only $0 >&2 || exit 255
+    ./unchanged --list | xargs -n 1 -P "$(nproc)" sh -c 'started=$(date +%s%N); ./unchanged --only $0 >&2 || exit 255
         echo $(($(date +%s%N) - started)) $0' | sort -n | cut -d " " -f 2 > tests.txt # the fastest first
     for file in "${files[@]}"; do
-        set_mutant_commands "$file"
+        touch "$file"
+        ! ninja -C built -n core_test | grep -q "no work to do" ||
+            fail "core_test does not use $file; expected a file of the core or the CPU plan."
+        rm -rf mutants
         "$bin/mutate" "$file" cpp --noCheck --mutantDir mutants > mutate.log
         (cd mutants && ls) | sort -V | shuf -n "$count" --random-source=<(yes "$seed") > sample.txt
         "$bin/analyze_mutants" "$file" "$test_mutant" --compileCommand "$compile_mutant" --numMutants 1000000 \

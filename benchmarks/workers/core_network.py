@@ -48,7 +48,7 @@ class Network:
         except core_library.CoreError as error:
             raise Refused(str(error))
         on_gpu = self._library.is_on_gpu(torch.device(options["device"]))
-        self.variant = core_library.ALGORITHMS[sizes.algorithm] if on_gpu else "cpu"
+        self.variant = core_library.ALGORITHMS[sizes.choice.algorithm] if on_gpu else "cpu"
         workspace_bytes = max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)
         spaces = {"reserve_space": sizes.reserve_space_bytes, "workspace": workspace_bytes}
         self._tensors = torch_network.make_tensors(configuration, problem, options)
@@ -66,13 +66,16 @@ class Network:
             )
             for kind in (core_library.ForwardBuffers, core_library.BackwardBuffers)
         ]
-        library, handle, call = self._library, self._model._handle, ctypes.byref(self._call)
-        functions = library.functions
+        library, functions = self._library, self._library.functions
+        prepared, sizes = ctypes.c_void_p(), core_library.Sizes()
+        arguments = self._model.arguments_of_prepare(self._call, prepared, sizes)
 
-        def step():
-            library.check(functions.cudnn_rnn_forward(handle, call, forward))
+        def step():  # finds the plan in each call, as an op kernel does
+            library.check(functions.cudnn_rnn_prepare(*arguments))
+            library.check(functions.cudnn_rnn_forward(prepared, forward))
             if is_training:
-                library.check(functions.cudnn_rnn_backward(handle, call, backward))
+                library.check(functions.cudnn_rnn_backward(prepared, backward))
+            functions.cudnn_rnn_release(prepared)
 
         return step
 

@@ -75,7 +75,7 @@ def open_cudnn(library_path):
       (whether the driver and cuDNN are open, report on found and missing libraries).
     """
     library = _loaded_library(library_path)
-    code = library.cudnn_rnn_open_gpu_libraries(*_places_to_search())
+    code = library.cudnn_rnn_open_gpu(_places_to_search())
     return code == 0, _report(library)
 
 
@@ -142,7 +142,7 @@ def _register(library_path, unlabelled_ops):
             "The op library that this process loaded is no longer installed. Restart the process."
         )
     code = library.cudnn_rnn_register_gpu_kernels(
-        *_places_to_search(), os.fsencode(":".join(unlabelled_ops))
+        _places_to_search(), _c_strings(unlabelled_ops), ctypes.c_int64(len(unlabelled_ops))
     )
     if code == 0:
         global _library
@@ -155,10 +155,28 @@ def _report(library):
     return library.cudnn_rnn_gpu_report().decode("utf-8", "replace")
 
 
+class _LibrarySearch(ctypes.Structure):
+    """cudnn_rnn_library_search of cc/engine/engine.h."""
+
+    _fields_ = [
+        ("driver_name", ctypes.c_char_p),
+        ("cudnn_file", ctypes.c_char_p),
+        ("wheel_folders", ctypes.POINTER(ctypes.c_char_p)),
+        ("num_wheel_folders", ctypes.c_int64),
+    ]
+
+
 def _places_to_search():
-    """Returns the first arguments of the library's functions that open cuDNN."""
-    path = os.environ.get(CUDNN_VARIABLE, "")
-    return os.fsencode(path), os.fsencode(":".join(_wheel_folders()))
+    """Returns a pointer to a `_LibrarySearch`, the argument of functions that open cuDNN."""
+    cudnn = os.environ.get(CUDNN_VARIABLE, "")
+    folders = _wheel_folders()
+    search = _LibrarySearch(None, os.fsencode(cudnn), _c_strings(folders), len(folders))
+    return ctypes.byref(search)
+
+
+def _c_strings(texts):
+    """Returns an array of C strings."""
+    return (ctypes.c_char_p * len(texts))(*map(os.fsencode, texts))
 
 
 def _loaded_library(path):

@@ -21,7 +21,7 @@ namespace {
 
 std::string Folder() {
   const char* folder = std::getenv("CUDNN_RNN_MOCK_FOLDER");
-  EXPECT(folder != nullptr, "scripts/run_cudnn_tests.sh sets CUDNN_RNN_MOCK_FOLDER");
+  EXPECT(folder != nullptr, "scripts/cpp.sh test sets CUDNN_RNN_MOCK_FOLDER");
   return folder == nullptr ? "" : folder;
 }
 

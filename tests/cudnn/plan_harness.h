@@ -11,7 +11,7 @@
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
-#include "tests/cudnn/driver_memory.h"
+#include "cudnn_rnn/cc/cudnn/driver_memory.h"
 
 namespace cudnn_rnn {
 

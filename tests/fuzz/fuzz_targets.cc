@@ -14,7 +14,7 @@
 #include "tests/core/plan_runner.h"
 #include "tests/core/thread_pool.h"
 #include "tests/core/threads.h"
-#include "tests/cudnn/core_api.h"
+#include "tests/cudnn/engine_buffers.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace cudnn_rnn {
@@ -166,10 +166,14 @@ void FuzzPlan(const uint8_t* data, size_t size) {
   RequireSameBits(found[0], found[1], "packed weights: " + problem.Text());
 }
 
-// The model of the C API, destroyed at the end.
-struct ApiModel {
-  cudnn_rnn_model* handle = nullptr;
-  ~ApiModel() { cudnn_rnn_model_destroy(handle); }
+// A planner and a prepared call of the C interface, destroyed at the end.
+struct ApiCall {
+  cudnn_rnn_planner* planner = nullptr;
+  cudnn_rnn_prepared_call* prepared = nullptr;
+  ~ApiCall() {
+    cudnn_rnn_release(prepared);
+    cudnn_rnn_destroy_planner(planner);
+  }
 };
 
 // Returns an enumerator, sometimes one that does not exist.
@@ -183,8 +187,8 @@ int64_t ApiSize(FuzzInput* input) {
   return input->Choice(16) == 0 ? input->Size() : 1 + input->Choice(12);
 }
 
-cudnn_rnn_model_config AnyApiConfig(FuzzInput* input) {
-  cudnn_rnn_model_config config = {};
+cudnn_rnn_config AnyApiConfig(FuzzInput* input) {
+  cudnn_rnn_config config = {};
   config.rnn_mode = Enumerator(4, input);
   config.input_mode = Enumerator(3, input);
   config.direction = Enumerator(2, input);
@@ -194,7 +198,6 @@ cudnn_rnn_model_config AnyApiConfig(FuzzInput* input) {
   config.input_size = input->Flag() ? config.num_units : ApiSize(input);
   config.num_proj = input->Choice(4) == 0 ? ApiSize(input) : 0;
   config.dropout = input->Choice(4) == 0 ? input->Bits<float>() : 0;
-  config.algorithm = Enumerator(5, input);
   return config;
 }
 
@@ -216,19 +219,21 @@ cudnn_rnn_call AnyApiCall(FuzzInput* input, std::vector<int32_t>* lengths) {
 }
 
 // Whether a fuzzer can afford to run a call.
-bool IsSmall(const cudnn_rnn_model_config& config, const cudnn_rnn_call& call,
+bool IsSmall(const cudnn_rnn_config& config, const cudnn_rnn_call& call,
              const cudnn_rnn_sizes& sizes) {
+  int64_t params_size;
+  Require(cudnn_rnn_params_size(&config, &params_size) == 0, "a prepared call has a valid model");
   const CheckedSize limit(int64_t(1) << 20);
   const int64_t num_steps = std::max<int64_t>(call.num_steps, 1);  // States need no steps.
   const CheckedSize values =
       CheckedSize(num_steps) * call.batch_size * std::max(config.input_size, 2 * config.num_units);
-  return !(limit < values || limit < CheckedSize(sizes.params_elements) ||
+  return !(limit < values || limit < CheckedSize(params_size) ||
            limit < CheckedSize(sizes.reserve_space_bytes) ||
            limit < CheckedSize(sizes.forward_workspace_bytes) ||
            limit < CheckedSize(sizes.backward_workspace_bytes));
 }
 
-Problem ProblemOf(const cudnn_rnn_model_config& config, const cudnn_rnn_call& call,
+Problem ProblemOf(const cudnn_rnn_config& config, const cudnn_rnn_call& call,
                   const std::vector<int32_t>& lengths) {
   Problem problem;
   problem.config.mode = static_cast<RnnMode>(config.rnn_mode);
@@ -246,40 +251,38 @@ Problem ProblemOf(const cudnn_rnn_model_config& config, const cudnn_rnn_call& ca
 
 // Runs a call forward and backward, sometimes with sizes of buffers that are too small.
 void RunApiCall(const Problem& problem, const cudnn_rnn_call& call, const cudnn_rnn_sizes& sizes,
-                cudnn_rnn_model* model, FuzzInput* input) {
+                cudnn_rnn_prepared_call* prepared, FuzzInput* input) {
   PlanBuffers buffers(MakeTensors(problem), problem.config.data_type, sizes.reserve_space_bytes);
   const auto damaged = [input](int64_t bytes) {
     return input->Choice(16) == 0 ? bytes - input->Choice(100) : bytes;
   };
   Memory workspace(std::max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes));
-  cudnn_rnn_forward_buffers forward;
-  static_cast<ForwardBuffers&>(forward) = buffers.forward;
+  cudnn_rnn_forward_buffers forward = ToC(buffers.forward);
   forward.workspace = workspace.data();
   forward.reserve_space_bytes = damaged(sizes.reserve_space_bytes);
   forward.workspace_bytes = damaged(sizes.forward_workspace_bytes);
-  cudnn_rnn_backward_buffers backward;
-  static_cast<BackwardBuffers&>(backward) = buffers.backward;
+  cudnn_rnn_backward_buffers backward = ToC(buffers.backward);
   backward.workspace = workspace.data();
   backward.workspace_bytes = damaged(sizes.backward_workspace_bytes);
   backward.reserve_space_bytes = damaged(sizes.reserve_space_bytes);
-  const bool has_run = cudnn_rnn_forward(model, &call, &forward) == 0;
-  const int status = cudnn_rnn_backward(model, &call, &backward);
+  const bool has_run = cudnn_rnn_forward(prepared, &forward) == 0;
+  const int status = cudnn_rnn_backward(prepared, &backward);
   Require(status != 0 || (has_run && call.is_training), "backward needs a training forward");
 }
 
 void FuzzCApi(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
-  const cudnn_rnn_model_config config = AnyApiConfig(&input);
-  ApiModel model;
-  const int created = cudnn_rnn_model_create(&config, /*on_gpu=*/0, &model.handle);
-  Require((created == 0) == (model.handle != nullptr), "a model or an error");
-  Require(created == 0 || *cudnn_rnn_last_error() != '\0', "an error has a message");
-  if (created != 0) return;
+  const cudnn_rnn_config config = AnyApiConfig(&input);
   std::vector<int32_t> lengths;
   const cudnn_rnn_call call = AnyApiCall(&input, &lengths);
+  ApiCall api;
+  Require(cudnn_rnn_create_cpu_planner(&api.planner) == 0, "a planner");
   cudnn_rnn_sizes sizes = {};
-  if (cudnn_rnn_prepare(model.handle, &call, &sizes) != 0 || !IsSmall(config, call, sizes)) return;
-  RunApiCall(ProblemOf(config, call, lengths), call, sizes, model.handle, &input);
+  const int status = cudnn_rnn_prepare(api.planner, &config, &call, &api.prepared, &sizes);
+  Require((status == 0) == (api.prepared != nullptr), "a prepared call or an error");
+  Require(status == 0 || *cudnn_rnn_last_error() != '\0', "an error has a message");
+  if (status != 0 || !IsSmall(config, call, sizes)) return;
+  RunApiCall(ProblemOf(config, call, lengths), call, sizes, api.prepared, &input);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-"""Calls the core library through ctypes on PyTorch tensors in GPU or host memory.
+"""Calls the engine through ctypes on PyTorch tensors in GPU or host memory.
 
-`scripts/build_core_library.sh` builds the library; its C API is tests/cudnn/core_api.h, and the
-shapes are those of cudnn_rnn/cc/core/rnn_plan.h. Needs only torch, not TensorFlow or pytest.
+The C interface is cudnn_rnn/cc/engine/engine.h, and the shapes are those of
+cudnn_rnn/cc/core/rnn_plan.h. Needs only torch, not TensorFlow or pytest.
 """
 
+import contextlib
 import ctypes
 import os
 from collections import namedtuple
@@ -29,15 +30,20 @@ def _fields(ctype, names):
     return [(name, ctype) for name in names.split()]
 
 
-class ModelConfig(ctypes.Structure):
-    """cudnn_rnn_model_config."""
+class Config(ctypes.Structure):
+    """cudnn_rnn_config."""
 
     _fields_ = (
         _fields(ctypes.c_int32, "rnn_mode input_mode direction data_type")
         + _fields(ctypes.c_int64, "num_layers num_units input_size num_proj seed seed2")
         + _fields(ctypes.c_float, "dropout")
-        + _fields(ctypes.c_int32, "algorithm deterministic allow_tf32")
     )
+
+
+class Choice(ctypes.Structure):
+    """cudnn_rnn_forward_choice."""
+
+    _fields_ = _fields(ctypes.c_int32, "algorithm allow_tf32 uses_dropout")
 
 
 class Call(ctypes.Structure):
@@ -48,8 +54,9 @@ class Call(ctypes.Structure):
         + _fields(ctypes.c_int32, "time_major is_training")
         + _fields(ctypes.c_int64, "dropout_call_index")
         + _fields(ctypes.POINTER(ctypes.c_int32), "sequence_lengths")
-        + _fields(ctypes.c_int32, "keeps_reserve_space")
-        + _fields(ctypes.c_void_p, "stream")
+        + _fields(ctypes.c_int32, "keeps_reserve_space algorithm deterministic allow_tf32")
+        + [("forward_choice", Choice)]
+        + _fields(ctypes.c_void_p, "threads stream allocator")
     )
 
 
@@ -58,8 +65,8 @@ class Sizes(ctypes.Structure):
 
     _fields_ = _fields(
         ctypes.c_int64,
-        "params_elements reserve_space_bytes forward_workspace_bytes backward_workspace_bytes",
-    ) + _fields(ctypes.c_int32, "algorithm")
+        "reserve_space_bytes forward_workspace_bytes backward_workspace_bytes packed_weights_bytes",
+    ) + [("packed_weights_layout", ctypes.c_int64 * 16), ("choice", Choice)]
 
 
 class ForwardBuffers(ctypes.Structure):
@@ -67,10 +74,12 @@ class ForwardBuffers(ctypes.Structure):
 
     _fields_ = (
         _fields(ctypes.c_void_p, "input input_h input_c params output output_h output_c")
-        + _fields(ctypes.c_void_p, "reserve_space packed_weights")
-        + _fields(ctypes.c_bool, "packed_weights_are_ready")
+        + _fields(ctypes.c_void_p, "reserve_space")
+        + _fields(ctypes.c_int64, "reserve_space_bytes")
+        + _fields(ctypes.c_void_p, "packed_weights")
+        + _fields(ctypes.c_int32, "packed_weights_are_ready")
         + _fields(ctypes.c_void_p, "workspace")
-        + _fields(ctypes.c_int64, "reserve_space_bytes workspace_bytes")
+        + _fields(ctypes.c_int64, "workspace_bytes")
     )
 
 
@@ -85,6 +94,15 @@ class BackwardBuffers(ctypes.Structure):
         + _fields(ctypes.c_void_p, "params_backprop workspace")
         + _fields(ctypes.c_int64, "workspace_bytes")
     )
+
+
+class LibrarySearch(ctypes.Structure):
+    """cudnn_rnn_library_search."""
+
+    _fields_ = _fields(ctypes.c_char_p, "driver_name cudnn_file") + [
+        ("wheel_folders", ctypes.POINTER(ctypes.c_char_p)),
+        ("num_wheel_folders", ctypes.c_int64),
+    ]
 
 
 class CoreError(Exception):
@@ -122,20 +140,23 @@ class CoreLibrary:
         self.path = path or default_path()
         if not os.path.exists(self.path):
             raise FileNotFoundError(
-                f"There is no {self.path}. scripts/build_core_library.sh builds it; elsewhere, set"
-                " CUDNN_RNN_CORE_LIBRARY to its path."
+                f"There is no {self.path}. `scripts/cpp.sh build release cudnn_rnn_engine` builds"
+                " it; elsewhere, set CUDNN_RNN_CORE_LIBRARY to its path."
             )
         self.functions = ctypes.CDLL(self.path)
         self._mock = None
         for name, result, arguments in [
             ("last_error", ctypes.c_char_p, []),
-            ("open_gpu", ctypes.c_int, [ctypes.c_char_p] * 2),
+            ("open_gpu", ctypes.c_int, [ctypes.c_void_p]),
             ("gpu_report", ctypes.c_char_p, []),
-            ("model_create", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]),
-            ("model_destroy", None, [ctypes.c_void_p]),
-            ("prepare", ctypes.c_int, [ctypes.c_void_p] * 3),
-            ("forward", ctypes.c_int, [ctypes.c_void_p] * 3),
-            ("backward", ctypes.c_int, [ctypes.c_void_p] * 3),
+            ("create_cpu_planner", ctypes.c_int, [ctypes.c_void_p]),
+            ("create_gpu_planner", ctypes.c_int, [ctypes.c_void_p] * 2),
+            ("destroy_planner", None, [ctypes.c_void_p]),
+            ("params_size", ctypes.c_int, [ctypes.c_void_p] * 2),
+            ("prepare", ctypes.c_int, [ctypes.c_void_p] * 5),
+            ("forward", ctypes.c_int, [ctypes.c_void_p] * 2),
+            ("backward", ctypes.c_int, [ctypes.c_void_p] * 2),
+            ("release", None, [ctypes.c_void_p]),
         ]:
             function = getattr(self.functions, "cudnn_rnn_" + name)
             function.restype, function.argtypes = result, arguments
@@ -147,8 +168,9 @@ class CoreLibrary:
             raise CoreError(status, self._last_error().decode())
 
     def open_gpu(self, driver_name=None, cudnn_file=None):
-        """Opens the driver and cuDNN; each argument a str or None, as in core_api.h."""
-        self.check(self._open_gpu(*[name and name.encode() for name in (driver_name, cudnn_file)]))
+        """Opens the driver and cuDNN; each argument a str or None, as in engine.h."""
+        names = [name and name.encode() for name in (driver_name, cudnn_file)]
+        self.check(self._open_gpu(ctypes.byref(LibrarySearch(*names))))
 
     def open_mock(self, path):
         """Opens the mock as driver and as cuDNN; models "on the GPU" then use host memory."""
@@ -191,9 +213,9 @@ class CoreLibrary:
 
 
 def default_path():
-    """Returns $CUDNN_RNN_CORE_LIBRARY, or build_core_library.sh's output path in this checkout."""
+    """Returns $CUDNN_RNN_CORE_LIBRARY, or where this checkout's release preset builds the engine."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    built = os.path.join(root, ".build", "core-library", "libcudnn_rnn_core.so")
+    built = os.path.join(root, ".build/cmake/release/libraries/libcudnn_rnn_engine.so")
     return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
 
 
@@ -235,39 +257,49 @@ ForwardPass = namedtuple("ForwardPass", "results call inputs reserve_space sizes
 
 
 class Model:
-    """A model on one kind of device, where its tensors must be."""
+    """A model on one kind of device, where its tensors must be. Keeps its plans."""
 
     def __init__(self, library, description, device):
         self.library, self.description = library, description
         self.device = torch.device(device)
-        self._handle = ctypes.c_void_p()
+        self._planner = ctypes.c_void_p()
         values = description._asdict()
+        self._options = {name: int(values.pop(name)) for name in ("deterministic", "allow_tf32")}
+        self._options["algorithm"] = ALGORITHMS.index(values.pop("algorithm"))
         values["data_type"] = DTYPES.index(values.pop("dtype"))
         for name, known in [
             ("rnn_mode", RNN_MODES),
             ("input_mode", INPUT_MODES),
             ("direction", DIRECTIONS),
-            ("algorithm", ALGORITHMS),
         ]:
             values[name] = known.index(values[name])
-        config = ModelConfig(**values)
-        on_gpu = int(library.is_on_gpu(self.device))
-        library.check(
-            library._model_create(ctypes.byref(config), on_gpu, ctypes.byref(self._handle))
-        )
+        self._config = Config(**values)
+        if library.is_on_gpu(self.device):
+            status = library._create_gpu_planner(None, ctypes.byref(self._planner))
+        else:
+            status = library._create_cpu_planner(ctypes.byref(self._planner))
+        library.check(status)
 
     def close(self):
         """Destroys the model after all its queued work."""
-        if self._handle:
+        if self._planner:
             self._synchronize()
-            self.library._model_destroy(self._handle)
-            self._handle = ctypes.c_void_p()
+            self.library._destroy_planner(self._planner)
+            self._planner = ctypes.c_void_p()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *unused):
         self.close()
+
+    def params_size(self):
+        """Returns the number of elements of the parameter buffer."""
+        size = ctypes.c_int64()
+        self.library.check(
+            self.library._params_size(ctypes.byref(self._config), ctypes.byref(size))
+        )
+        return size.value
 
     @property
     def is_lstm(self):
@@ -284,25 +316,41 @@ class Model:
         lengths = options.get("lengths")
         array = None if lengths is None else (ctypes.c_int32 * len(lengths))(*lengths)
         call = Call(
-            num_steps,
-            batch_size,
-            options.get("time_major", True),
-            options.get("is_training", True),
-            options.get("dropout_call", 0),
-            ctypes.cast(array, ctypes.POINTER(ctypes.c_int32)) if array is not None else None,
-            options.get("keeps_reserve_space", True),
-            options.get("stream", self._stream()),
+            num_steps=num_steps,
+            batch_size=batch_size,
+            time_major=options.get("time_major", True),
+            is_training=options.get("is_training", True),
+            dropout_call_index=options.get("dropout_call", 0),
+            keeps_reserve_space=options.get("keeps_reserve_space", True),
+            stream=options.get("stream", self._stream()),
+            **self._options,
         )
+        if array is not None:
+            call.sequence_lengths = ctypes.cast(array, ctypes.POINTER(ctypes.c_int32))
         call.array = array
         return call
 
+    @contextlib.contextmanager
+    def prepared(self, call):
+        """Finds or creates the plan of a call; yields the prepared call and its `Sizes`."""
+        sizes, prepared = Sizes(), ctypes.c_void_p()
+        self.library.check(
+            self.library._prepare(*self.arguments_of_prepare(call, prepared, sizes))
+        )
+        try:
+            yield prepared, sizes
+        finally:
+            self.library._release(prepared)
+
+    def arguments_of_prepare(self, call, prepared, sizes):
+        """Returns the arguments of cudnn_rnn_prepare, which sets `prepared` and `sizes`."""
+        structures = [ctypes.byref(item) for item in (self._config, call, prepared, sizes)]
+        return [self._planner] + structures
+
     def prepare(self, call):
         """Creates the plan; returns its `Sizes`."""
-        sizes = Sizes()
-        self.library.check(
-            self.library._prepare(self._handle, ctypes.byref(call), ctypes.byref(sizes))
-        )
-        return sizes
+        with self.prepared(call) as (_, sizes):
+            return sizes
 
     def output_shapes(self, call):
         """Returns the shapes of output, output_h and output_c (LSTM only) by name."""
@@ -334,7 +382,10 @@ class Model:
         if not options.get("time_major", True):
             steps, batch = batch, steps
         call = self.make_call(steps, batch, **options)
-        sizes = self.prepare(call)
+        with self.prepared(call) as (prepared, sizes):
+            return self._run_forward(inputs, call, prepared, sizes, options.get("lengths"))
+
+    def _run_forward(self, inputs, call, prepared, sizes, lengths):
         outputs = {
             name: GuardedBuffer(shape, self.description.dtype, self.device)
             for name, shape in self.output_shapes(call).items()
@@ -351,12 +402,10 @@ class Model:
         self._point(buffers, inputs)
         for name, buffer in outputs.items():
             setattr(buffers, name, buffer.pointer)
-        self.library.check(
-            self.library._forward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
-        )
+        self.library.check(self.library._forward(prepared, ctypes.byref(buffers)))
         self._finish(call, dict(outputs, reserve_space=reserve, workspace=workspace))
         results = {name: buffer.tensor for name, buffer in outputs.items()}
-        return ForwardPass(results, call, inputs, reserve, sizes, options.get("lengths"))
+        return ForwardPass(results, call, inputs, reserve, sizes, lengths)
 
     def backward(self, forward_pass, backprops, keeps_reserve_space=True, reserve_space_bytes=None):
         """Runs the backward pass of a training forward pass.
@@ -390,9 +439,8 @@ class Model:
         self._point(buffers, backprops)
         for name, buffer in gradients.items():
             setattr(buffers, name, buffer.pointer)
-        self.library.check(
-            self.library._backward(self._handle, ctypes.byref(call), ctypes.byref(buffers))
-        )
+        with self.prepared(call) as (prepared, _):
+            self.library.check(self.library._backward(prepared, ctypes.byref(buffers)))
         whole = dict(gradients, workspace=workspace, reserve_space=forward_pass.reserve_space)
         self._finish(call, whole)
         return {name: buffer.tensor for name, buffer in gradients.items()}

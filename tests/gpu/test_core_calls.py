@@ -166,7 +166,7 @@ def test_forced_algorithm(core, device, algorithm, rnn_mode, dtype, lengths):
             try:
                 with Model(core, describe(case, algorithm=algorithm), device) as model:
                     call = model.make_call(case.steps, case.batch, lengths=case.sequence_lengths())
-                    chosen = ALGORITHMS[model.prepare(call).algorithm]
+                    chosen = ALGORITHMS[model.prepare(call).choice.algorithm]
             except CoreError as error:
                 assert algorithm != "standard", error
                 assert error.code in (UNIMPLEMENTED, INVALID_ARGUMENT), error
@@ -206,7 +206,7 @@ def test_automatic_choice_is_the_same_in_training_forward_and_backward(core, dev
     check_case(core, case, device, algorithm="auto")
     with Model(core, describe(case, algorithm="auto", deterministic=True), device) as model:
         sizes = model.prepare(model.make_call(case.steps, case.batch))
-    assert ALGORITHMS[sizes.algorithm] == "standard"
+    assert ALGORITHMS[sizes.choice.algorithm] == "standard"
 
 
 @pytest.mark.gpu_only

@@ -21,9 +21,8 @@ ALIGNMENTS = {LABEL: 64, STRICT_LABEL: 256}  # in bytes
 
 def build_mock():
     """Builds the mock of cuDNN; returns the folder of its libraries."""
-    script = os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")
-    output = subprocess.run(["bash", script], stdout=subprocess.PIPE, check=True).stdout
-    return output.decode().splitlines()[-1]
+    command = ["bash", os.path.join(ROOT, "scripts", "cpp.sh"), "path", "release", "mock_cudnn"]
+    return subprocess.check_output(command, universal_newlines=True).strip()
 
 
 @functools.lru_cache(maxsize=None)

@@ -14,6 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CORE = pathlib.Path("cudnn_rnn/cc/core")
 FOLDER = ROOT / ".build" / "schedules-mutant"
+BUILD = ROOT / ".build" / "schedules-of-mutants"
 FINISH = "{ finished_slices_.count.fetch_add(1, std::memory_order_acq_rel); }"
 LOCK = "  std::lock_guard<std::mutex> lock(mutex_);\n"
 
@@ -228,10 +229,12 @@ def explore(name, file, text, replacement, arguments):
     if source.count(text) != 1:
         raise SystemExit("%s: %r is %d times in %s" % (name, text, source.count(text), file))
     (FOLDER / CORE / file).write_text(source.replace(text, replacement), encoding="utf-8")
-    command = ["bash", "scripts/build_schedules.sh", str(FOLDER)]
-    program = subprocess.check_output(command, cwd=str(ROOT), stderr=subprocess.DEVNULL)
+    configure = ["cmake", "--preset=release", "-B", str(BUILD)]
+    configure.append("-DCUDNN_RNN_TEAM_FOLDER=%s" % FOLDER)
+    for command in configure, ["cmake", "--build", str(BUILD), "--target", "schedules"]:
+        subprocess.check_call(command, cwd=str(ROOT), stdout=subprocess.DEVNULL)
     process = subprocess.run(
-        [program.decode().strip()] + arguments,
+        [str(BUILD / "programs" / "schedules")] + arguments,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,

@@ -19,6 +19,7 @@ import time
 
 import pytest
 
+from helpers.mock_kernels import build_mock
 from helpers.paths import ROOT
 from helpers.processes import SECONDS_FOR_A_PROCESS, importable, output_of, status_and_text
 from helpers.versions import needs_tensorflow_2
@@ -419,8 +420,7 @@ def really_packed(tmp_path_factory):
 @pytest.fixture
 def on_the_mock(tmp_path):
     """Returns the environment variables of a lease that runs on the mock of cuDNN."""
-    build = ["bash", os.path.join(ROOT, "scripts", "build_mock_cudnn.sh")]
-    folder = subprocess.check_output(build, universal_newlines=True).splitlines()[-1]
+    folder = build_mock()
     nvidia_smi = tmp_path / "bin" / "nvidia-smi"
     nvidia_smi.parent.mkdir()
     nvidia_smi.write_text("#!/bin/sh\necho 'Mock GPU, 999.1, 1 MiB, 9.0'\n")
@@ -451,7 +451,7 @@ def test_leases_on_the_mock(really_packed, on_the_mock):
     parts = ["tensorflow 0", "versions 0", "devices 1", "doctor 0", "tests 0", "tests_auto 0"]
     assert lines == parts + ["benchmark 0"], text
     log = (packed / "results" / "lease_b" / "log.txt").read_text()
-    assert str(packed / "site" / "cudnn_rnn" / "_cudnn_rnn_ops.so") in log
+    assert str(packed / "site" / "cudnn_rnn" / "_libraries") in log
     text = record(packed / "results")
     failed = "| devices | FAILED (1) |"
     for part in ("# Mock GPU", failed, "cases: ", "core standard", "GFLOP/s", "| ours "):

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from helpers.paths import ROOT
-from helpers.source_lists import SOURCE_FOLDER, source_lists
 
 pytestmark = pytest.mark.once
 
-FRAMEWORK_FREE = ["core", "cpu", "cudnn"]  # they build and are tested without TensorFlow
+SOURCE_FOLDER = os.path.join(ROOT, "cudnn_rnn", "cc")
+FRAMEWORK_FREE = ["core", "cpu", "cudnn", "engine"]  # they build and are tested without TensorFlow
 
 FOREIGN_INCLUDE = re.compile(
     r'^\s*#\s*include\s*[<"]((?:tensorflow|third_party|unsupported|absl|tsl|xla|google|Eigen)\b[^>"]*)'
@@ -86,24 +86,3 @@ def test_the_checks_find_violations(tmp_path):
     for pattern, lines in (FOREIGN_INCLUDE, "1 2"), (ENDS_THE_PROCESS, "5 6 8 10"):
         found = findings([str(path)], pattern.search)
         assert [item.split(":")[1] for item in found] == lines.split()
-
-
-def test_every_file_is_in_sources_bzl():
-    lists = source_lists()
-    on_disk = {os.path.relpath(path, SOURCE_FOLDER) for path in source_files()}
-    listed = [path for name in lists for path in lists[name]]
-    assert sorted(listed) == sorted(on_disk)
-
-
-@pytest.mark.parametrize("name, folder", [("CORE", "core"), ("CPU", "cpu"), ("TF", "tf")])
-def test_source_lists_hold_the_files_of_their_folder(name, folder):
-    assert all(path.startswith(folder + "/") for path in source_lists()[name + "_SOURCES"])
-
-
-@pytest.mark.parametrize("name", ["BUILD", "build_support.py"])
-def test_both_builds_use_the_same_lists(name):
-    text = Path(ROOT, name).read_text(encoding="utf-8")
-    assert "sources.bzl" in text
-    for variable in ("CORE_SOURCES", "CPU_SOURCES", "TF_SOURCES", "COMPILE_FLAGS"):
-        assert variable in text
-    assert not re.search(r"\w/\w+\.cc\b", text), name + " names a source file itself"

@@ -29,10 +29,9 @@ def test(): other(5); assert following(5) == 6
 def test_survivors(file, tmp_path):
     clone = tmp_path / "clone"
     subprocess.check_call(["git", "clone", "--quiet", ROOT, str(clone)])
-    with (clone / "cudnn_rnn/cc/sources.bzl").open("a") as sources:
-        sources.write('CORE_SOURCES = ["core/planted.cc"]\nCPU_SOURCES = []\n')
     for path in clone.glob("tests/core/*_test.cc"):
-        path.unlink()
+        if path.name != "team_test.cc":  # a program of its own
+            path.unlink()
     for name, text in FILES.items():
         (clone / name).write_text(text)
     language = ["cpp"] if file == CPP else ["python", "--tests", "tests/model/test_planted.py"]

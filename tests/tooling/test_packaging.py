@@ -17,7 +17,6 @@ import cudnn_rnn
 from cudnn_rnn._native import library
 from helpers.paths import ROOT
 from helpers.processes import importable, output_of, run_setup
-from helpers.source_lists import source_lists
 
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
@@ -25,7 +24,8 @@ pytestmark = [pytest.mark.once, pytest.mark.ci]
 @pytest.fixture(scope="module")
 def metadata_folder():
     """Returns the .dist-info folder of the installed package."""
-    folders = glob.glob(os.path.dirname(library.library_path()) + "-*.dist-info")
+    package = os.path.dirname(os.path.dirname(library.library_path()))
+    folders = glob.glob(package + "-*.dist-info")
     if not folders:
         pytest.skip("cudnn_rnn is not installed by a plain `pip install --no-build-isolation .`")
     return folders[0]
@@ -45,10 +45,13 @@ def test_wheel_is_for_this_platform_and_any_python(metadata_folder):
 def test_wheel_holds_the_package_and_nothing_else(metadata_folder):
     names = [line.split(",")[0] for line in read(metadata_folder, "RECORD").splitlines()]
     names = [name for name in names if "__pycache__" not in name and ".dist-info/" not in name]
-    assert "cudnn_rnn/_cudnn_rnn_ops.so" in names
-    assert "cudnn_rnn/_build_info.json" in names
+    assert "cudnn_rnn/_libraries/libcudnn_rnn_engine.so" in names
+    assert "cudnn_rnn/_libraries/build_info.json" in names
     assert "cudnn_rnn/py.typed" in names
-    expected = re.compile(r"cudnn_rnn/(\w+/)*\w+\.(py|so|json|typed)$")
+    expected = re.compile(
+        r"cudnn_rnn/(_libraries/(ops_tf[\w.]+\.so|libcudnn_rnn_engine\.so|build_info\.json)"
+        r"|(\w+/)*\w+\.py|py\.typed)$"
+    )
     wrong = [name for name in names if not expected.match(name)]
     assert wrong == []
 
@@ -58,19 +61,17 @@ def test_runtime_dependencies_are_numpy_and_the_tensorflow_of_the_environment(me
     assert [line for line in lines if "extra" not in line] == ["numpy"]
 
 
-def test_extra_contrib_does_not_replace_tensorflow(metadata_folder):
-    """Each tf_keras requires its TensorFlow, so pip must not choose the newest."""
+def test_no_extra_replaces_tensorflow(metadata_folder):
+    """Each tf_keras requires its own TensorFlow, so pip would install that one."""
     lines = re.findall("^Requires-Dist: (.+)$", read(metadata_folder, "METADATA"), re.MULTILINE)
-    found = {re.split(r"[ ;]", line)[0] for line in lines if re.search("extra == .contrib", line)}
-    major, minor = (int(number) for number in tf.__version__.split(".")[:2])
-    expected = {"tf_slim"} if major > 1 else set()
-    if (major, minor) >= (2, 16):
-        expected.add("tf_keras~=%d.%d.0" % (major, minor))
-    assert {name.replace("-", "_") for name in found} == expected
+    found = {re.split(r"[ ;]", line)[0].replace("-", "_") for line in lines}
+    assert "tf_slim" in found
+    assert not {name for name in found if "tensorflow" in name or "keras" in name}
 
 
 def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
-    content = Path(library.library_path()).read_bytes()
+    libraries = Path(library.library_path()).parent
+    content = b"".join(path.read_bytes() for path in libraries.glob("*.so"))
     for folder in {
         ROOT,
         sys.prefix,
@@ -85,16 +86,23 @@ def test_library_and_build_info_hold_no_path_of_the_machine_that_built_them():
     }:
         if folder != "/":
             assert os.fsencode(folder) not in content, folder
-    text = read(os.path.dirname(library.library_path()), "_build_info.json")
+    text = read(str(libraries), "build_info.json")
     assert "/" not in text and "\\" not in text
 
 
-def test_library_has_no_run_path():
+def test_adapters_find_the_engine_only_beside_them():
+    """DT_RPATH comes before LD_LIBRARY_PATH, unlike DT_RUNPATH."""
     if not shutil.which("readelf"):
         pytest.skip("readelf (binutils) is not installed")
-    dynamic = subprocess.check_output(["readelf", "-d", library.library_path()]).decode()
-    assert "NEEDED" in dynamic
-    assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
+    folder = os.path.dirname(library.library_path())
+    for name in os.listdir(folder):
+        if name.endswith(".so"):
+            dynamic = subprocess.check_output(["readelf", "-d", os.path.join(folder, name)]).decode()
+            needs_engine = "[libcudnn_rnn_engine.so]" in re.sub(r".*SONAME.*", "", dynamic)
+            assert needs_engine == name.startswith("ops_tf")
+            assert re.findall(r"(R\w*PATH).*\[(.*)\]", dynamic) == [
+                ("RPATH", "$ORIGIN")
+            ] * name.startswith("ops_tf")
 
 
 def make_source_distribution(folder):
@@ -112,29 +120,34 @@ def test_source_distribution_has_what_the_build_reads(tmp_path):
     """It has every such file, and no build output."""
     with tarfile.open(make_source_distribution(tmp_path)) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    needed = {"cudnn_rnn/cc/" + path for paths in source_lists().values() for path in paths}
-    needed |= {"cudnn_rnn/cc/sources.bzl", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
-    needed |= {"setup.py", "build_cache.py", "build_support.py", "pyproject.toml"}
+    root = Path(ROOT)
+    needed = {
+        str(path.relative_to(root))
+        for folder in ("cmake", "cudnn_rnn/cc")
+        for path in (root / folder).rglob("*")
+        if path.is_file()
+    }
+    needed |= {"CMakeLists.txt", "cudnn_rnn/__init__.py", "cudnn_rnn/_native/library.py"}
+    needed |= {"setup.py", "build_support.py", "pyproject.toml"}
     needed |= {"README.md", "LICENSE", "SECURITY.md", "cudnn_rnn/py.typed"}
     assert needed - names == set()
-    built = [name for name in names if re.search(r"\.(so|o|pyc)$|_build_info|^build/", name)]
+    built = [name for name in names if re.search(r"\.(so|o|pyc)$|/build_info|^build/", name)]
     assert built == []
 
 
-def assert_build_fails(*parts, command="build_ext", **environment):
-    status, printed = run_setup(command, **environment)
+def assert_build_fails(*parts, **environment):
+    status, printed = run_setup("build_ext", CUDNN_RNN_TENSORFLOWS=None, **environment)
     assert status != 0
     for part in parts:
         assert part in printed, printed
     assert "Traceback" not in printed
 
 
-@pytest.mark.parametrize("command", ["build_ext", "dist_info"])
-def test_build_without_tensorflow_says_what_to_install(tmp_path, command):
+def test_build_without_tensorflow_says_what_to_install(tmp_path):
     missing = "No module named 'tensorflow'"
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(%r)" % missing)
-    parts = "pip install setuptools wheel tensorflow==", "pip install --no-build-isolation ."
-    assert_build_fails(missing, *parts, command=command, PYTHONPATH=str(tmp_path))
+    parts = "pip install setuptools wheel cmake ninja tensorflow==", "install --no-build-isolation ."
+    assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
 
 
 @pytest.mark.release
@@ -151,22 +164,10 @@ def test_build_with_a_broken_compiler_shows_its_output(tmp_path):
     assert_build_fails("cannot execute cc1plus", "apt-get install g++", CXX=str(compiler))
 
 
-def test_version_names_the_tensorflow_of_the_library(metadata_folder):
-    """The label is missing only in what was built from a source distribution."""
+def test_version_is_plain(metadata_folder):
+    """A public index accepts no version with a label such as +tf2.21."""
     (version,) = re.findall("^Version: (.+)$", read(metadata_folder, "METADATA"), re.MULTILINE)
-    public, _, label = version.partition("+")
-    info = library.build_info()
-    assert public == info["cudnn_rnn"] == cudnn_rnn.__version__
-    assert label in ("", "tf" + ".".join(info["tensorflow"].split(".")[:2]))
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("command", ["sdist", "egg_info", "dist_info", "bdist_wheel"])
-def test_version_of_a_wheel_has_the_label_and_that_of_a_source_distribution_has_not(command):
-    label = "+tf" + ".".join(tf.__version__.split(".")[:2])
-    status, printed = run_setup("--version", command)
-    expected = cudnn_rnn.__version__ + (label if command in ("dist_info", "bdist_wheel") else "")
-    assert (status, printed.strip()) == (0, expected)
+    assert version == cudnn_rnn.__version__ == library.build_info()["cudnn_rnn"]
 
 
 def clone_repository(folder):
@@ -181,9 +182,7 @@ def test_pip_installs_from(tmp_path, make_source):
     options = ["--quiet", "--no-build-isolation", "--no-deps", "--target", target]
     output_of("-m", "pip", "install", *options, make_source(tmp_path))
     (metadata,) = target.glob("cudnn_rnn-*.dist-info")
-    label = "+tf" + ".".join(tf.__version__.split(".")[:2])
-    label *= make_source is clone_repository
-    assert metadata.name == "cudnn_rnn-%s%s.dist-info" % (cudnn_rnn.__version__, label)
+    assert metadata.name == "cudnn_rnn-%s.dist-info" % cudnn_rnn.__version__
     code = "import cudnn_rnn; print(cudnn_rnn.library_path())"
     printed = output_of("-c", code, folder=tmp_path, PYTHONPATH=importable(target))
     assert printed.strip().startswith(str(target))

@@ -50,20 +50,10 @@ def require(condition, text):
         sys.exit("FAILED: " + text)
 
 
-def build_program(name, *options):
-    """Builds `tests/trials/<name>.cc` with the core; returns the program's path."""
-    command = ["bash", str(ROOT / "scripts" / "build_trial.sh"), name] + list(options)
-    return subprocess.check_output(command, universal_newlines=True).split()[-1]
-
-
-def build_preloaded(source):
-    """Builds a library for LD_PRELOAD of a source of this folder; returns its path."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    library = BUILD / (os.path.splitext(source)[0] + ".so")
-    compiler = ["c++", "-std=c++14"] if source.endswith(".cc") else ["cc"]
-    flags = ["-O1", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"]
-    subprocess.check_call(compiler + flags + [str(FOLDER / source), "-o", str(library), "-ldl"])
-    return str(library)
+def build_program(name, preset="release"):
+    """Builds a program or library of this folder with a preset of CMake; returns its path."""
+    command = ["bash", str(ROOT / "scripts" / "cpp.sh"), "path", preset, name]
+    return subprocess.check_output(command, universal_newlines=True).strip()
 
 
 def build_package(name, *flags):

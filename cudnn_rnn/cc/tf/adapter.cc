@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <mutex>
-#include <unordered_map>
+#include <memory>
 
+#include "cudnn_rnn/cc/core/environment.h"
 #include "cudnn_rnn/cc/core/exceptions.h"
-#include "cudnn_rnn/cc/core/team_recruiter.h"
 
 namespace cudnn_rnn {
 
@@ -45,29 +43,26 @@ void StatusKernel::Compute(OpKernelContext* context) {
   OP_REQUIRES_OK(context, caught.ok() ? result : CaughtToTf(caught));
 }
 
-IntraOpRunner::IntraOpRunner(OpKernelContext* context)
-    : pool_(context->device()->tensorflow_cpu_worker_threads()->workers) {}
+namespace {
 
-int64_t IntraOpRunner::num_threads() const { return pool_ == nullptr ? 1 : pool_->NumThreads(); }
+// cudnn_rnn_threads::schedule.
+int ScheduleOnPool(void* pool, void (*run)(void*), void (*destroy)(void*), void* task) {
+  const Status status = CatchExceptions([=] {
+    const std::shared_ptr<void> owned(task, destroy);  // destroys the task if this throws
+    static_cast<::tensorflow::thread::ThreadPool*>(pool)->Schedule([run, owned] {
+      run(owned.get());
+    });
+    return Status();
+  });
+  return static_cast<int>(status.code());
+}
 
-void IntraOpRunner::Schedule(std::function<void()> task) { pool_->Schedule(std::move(task)); }
+}  // namespace
 
-std::shared_ptr<TeamRecruiter> IntraOpRunner::recruiter() {
-  // A recruiter lives on between calls, since it knows when the last one ended. One that neither
-  // calls nor tasks use is forgotten when another pool appears; at the address of a destroyed pool
-  // it is as good as a new one.
-  static std::mutex* const mutex = new std::mutex();
-  static auto* const recruiters =
-      new std::unordered_map<const void*, std::shared_ptr<TeamRecruiter>>;
-  std::lock_guard<std::mutex> lock(*mutex);
-  const auto found = recruiters->find(pool_);
-  if (found != recruiters->end()) return found->second;
-  for (auto entry = recruiters->begin(); entry != recruiters->end();) {
-    entry = entry->second.use_count() == 1 ? recruiters->erase(entry) : std::next(entry);
-  }
-  const auto created = std::make_shared<TeamRecruiter>();
-  (*recruiters)[pool_] = created;
-  return created;
+cudnn_rnn_threads IntraOpThreads(OpKernelContext* context) {
+  const auto* const workers = context->device()->tensorflow_cpu_worker_threads();
+  ::tensorflow::thread::ThreadPool* const pool = workers == nullptr ? nullptr : workers->workers;
+  return {pool == nullptr ? 1 : pool->NumThreads(), pool, ScheduleOnPool};
 }
 
 TfStatus ReadDataType(OpKernelConstruction* context, DataType* data_type) {
@@ -173,11 +168,6 @@ TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorS
 
 const void* DataOf(const Tensor& tensor) { return tensor.tensor_data().data(); }
 void* MutableDataOf(Tensor* tensor) { return const_cast<char*>(tensor->tensor_data().data()); }
-
-std::string ReadEnvironment(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
 
 Status ReadEnvironmentSwitch(const char* name, bool* value) {
   const std::string text = ReadEnvironment(name);

@@ -2,13 +2,12 @@
 #ifndef CUDNN_RNN_CC_TF_ADAPTER_H_
 #define CUDNN_RNN_CC_TF_ADAPTER_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "cudnn_rnn/cc/core/parallel_runner.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/engine/engine.h"
 #include "cudnn_rnn/cc/tf/compat.h"
 
 namespace cudnn_rnn {
@@ -29,17 +28,8 @@ class StatusKernel : public ::tensorflow::OpKernel {
   virtual TfStatus Run(::tensorflow::OpKernelContext* context) = 0;
 };
 
-// TensorFlow's intra-op thread pool.
-class IntraOpRunner : public ParallelRunner {
- public:
-  explicit IntraOpRunner(::tensorflow::OpKernelContext* context);
-  int64_t num_threads() const override;
-  void Schedule(std::function<void()> task) override;
-  std::shared_ptr<TeamRecruiter> recruiter() override;
-
- private:
-  ::tensorflow::thread::ThreadPool* const pool_;
-};
+// Returns TensorFlow's intra-op thread pool.
+cudnn_rnn_threads IntraOpThreads(::tensorflow::OpKernelContext* context);
 
 // Reads the attribute T.
 TfStatus ReadDataType(::tensorflow::OpKernelConstruction* context, DataType* data_type);
@@ -72,13 +62,6 @@ TfStatus MakeShape(const std::vector<int64_t>& dimensions, ::tensorflow::TensorS
 
 const void* DataOf(const ::tensorflow::Tensor& tensor);
 void* MutableDataOf(::tensorflow::Tensor* tensor);
-
-// Returns the value of an environment variable, or an empty string if it is unset. Only for kernel
-// constructors: a program may change its environment while kernels run.
-std::string ReadEnvironment(const char* name);
-
-// Names the instruction set of the CPU kernels (cc/cpu/instruction_set.h).
-constexpr char kInstructionSetVariable[] = "CUDNN_RNN_CPU_INSTRUCTION_SET";
 
 // Sets `value` to true for 1 and true, and to false for 0, false, empty and unset, ignoring case.
 // Fails for other values, naming the variable.

@@ -7,27 +7,20 @@
 #ifndef CUDNN_RNN_CC_TF_GPU_REGISTRATION_H_
 #define CUDNN_RNN_CC_TF_GPU_REGISTRATION_H_
 
-#define CUDNN_RNN_EXPORT __attribute__((visibility("default")))
+#include "cudnn_rnn/cc/engine/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Opens the driver without initializing CUDA, then registers the GPU kernels, once per
- * process: all of them under the label "cudnn_rnn", and those of `unlabelled_ops`, the
- * colon-separated names of ops, also for nodes without a label. The latter take precedence over
- * TensorFlow's own, which only TensorFlow 2 supports. `cudnn_file` and the colon-separated
- * `wheel_folders` are those of LibrarySearch (cudnn/gpu_libraries.h). Returns 0, or the number of a
- * StatusCode (core/status.h); then nothing is registered, and cudnn_rnn_gpu_report() says why. */
-CUDNN_RNN_EXPORT int cudnn_rnn_register_gpu_kernels(const char* cudnn_file,
-                                                    const char* wheel_folders,
-                                                    const char* unlabelled_ops);
-
-/* Opens cuDNN, which otherwise the first GPU kernel does. By then TensorFlow has loaded its own; a
- * cuDNN opened earlier would become TensorFlow's, too. The arguments are those above, and without
- * effect after a call of that function. Returns 0, or the number of a StatusCode. */
-CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu_libraries(const char* cudnn_file,
-                                                  const char* wheel_folders);
+ * process: all of them under the label "cudnn_rnn", and those of `unlabelled_ops`, names of ops,
+ * also for nodes without a label. The latter take precedence over TensorFlow's own, which only
+ * TensorFlow 2 supports. Returns 0, or the number of a StatusCode
+ * (core/status.h); then nothing is registered, and cudnn_rnn_gpu_report() says why. */
+CUDNN_RNN_EXPORT int cudnn_rnn_register_gpu_kernels(const cudnn_rnn_library_search* search,
+                                                    const char* const* unlabelled_ops,
+                                                    int64_t num_unlabelled_ops);
 
 /* For tests without a GPU, of the kernels as they are installed: registers all of them once more,
  * for nodes on the CPU with the label `label`, with the mock library `mock_file` (tests/cudnn/mock)
@@ -36,10 +29,6 @@ CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu_libraries(const char* cudnn_file,
  * StatusCode; then nothing is registered. */
 CUDNN_RNN_EXPORT int cudnn_rnn_register_mock_kernels(const char* mock_file, const char* label,
                                                      int buffer_alignment);
-
-/* Returns lines of text: which GPU libraries are open, or why none are. Valid until this thread's
- * next call. */
-CUDNN_RNN_EXPORT const char* cudnn_rnn_gpu_report(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cudnn_rnn/cc/core/environment.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
 
 namespace cudnn_rnn {

@@ -5,12 +5,12 @@
 // (layer, direction) the weights `kernel` [I(layer), G * H] and `recurrent_kernel` [H, G * H], and
 // the input and recurrent biases, each [G * H]. Both are permutations of the same elements.
 
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/param_layout.h"
-#include "cudnn_rnn/cc/cpu/transpose.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
+#include "cudnn_rnn/cc/tf/engine_device.h"
 #include "cudnn_rnn/cc/tf/registration.h"
 
 namespace cudnn_rnn {
@@ -43,6 +43,7 @@ class KerasParamsKernel : public StatusKernel {
  public:
   explicit KerasParamsKernel(OpKernelConstruction* context) : StatusKernel(context) {
     OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
+    OP_REQUIRES_OK(context, ToTf(EngineDevice::CreateCpu(&device_)));
   }
 
  protected:
@@ -96,18 +97,14 @@ class KerasParamsKernel : public StatusKernel {
     return TfStatus();
   }
 
-  template <typename T>
-  TfStatus Transpose(OpKernelContext* context, const std::vector<Transposition<T>>& all) const {
-    IntraOpRunner runner(context);
-    const Status status = TransposeMatrices(all, instruction_set_, &runner);
-    if (status.ok()) return TfStatus();
-    return ToTf(InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
-                                instruction_set_, "'. ", status.message()));
+  TfStatus Transpose(OpKernelContext* context,
+                     const std::vector<cudnn_rnn_transposition>& all) const {
+    return ToTf(EngineCall(device_.get(), context).Transpose(attributes_.data_type, all));
   }
 
  private:
-  const std::string instruction_set_ = ReadEnvironment(kInstructionSetVariable);
   RnnConfig attributes_;
+  std::unique_ptr<EngineDevice> device_;
 };
 
 template <typename T>
@@ -130,7 +127,7 @@ class KerasToParamsKernel : public KerasParamsKernel {
     }
     Tensor* params;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({parts.layout.size()}), &params));
-    std::vector<Transposition<T>> all;
+    std::vector<cudnn_rnn_transposition> all;
     for (int i = 0; i < weights.size(); ++i) {
       const size_t index = static_cast<size_t>(i);
       Add(parts, parts.weights[index], weights[i], params, &all);
@@ -147,7 +144,7 @@ class KerasToParamsKernel : public KerasParamsKernel {
   }
 
   static void Add(const Parts& parts, const KerasPart& part, const Tensor& tensor, Tensor* params,
-                  std::vector<Transposition<T>>* all) {
+                  std::vector<cudnn_rnn_transposition>* all) {
     const T* source = static_cast<const T*>(DataOf(tensor));
     T* target = static_cast<T*>(MutableDataOf(params));
     parts.ForGates(part, [&](int64_t in_tensor, int64_t in_buffer) {
@@ -172,7 +169,7 @@ class ParamsToKerasKernel : public KerasParamsKernel {
     const Tensor* params;
     TF_RETURN_IF_ERROR(context->input("params", &params));
     TF_RETURN_IF_ERROR(CheckParams(*params, parts.layout.size()));
-    std::vector<Transposition<T>> all;
+    std::vector<cudnn_rnn_transposition> all;
     for (int i = 0; i < weights.size(); ++i) {
       const size_t index = static_cast<size_t>(i);
       Tensor *weight, *bias;
@@ -185,7 +182,7 @@ class ParamsToKerasKernel : public KerasParamsKernel {
   }
 
   static void Add(const Parts& parts, const KerasPart& part, const Tensor& params, Tensor* tensor,
-                  std::vector<Transposition<T>>* all) {
+                  std::vector<cudnn_rnn_transposition>* all) {
     const T* source = static_cast<const T*>(DataOf(params));
     T* target = static_cast<T*>(MutableDataOf(tensor));
     parts.ForGates(part, [&](int64_t in_tensor, int64_t in_buffer) {

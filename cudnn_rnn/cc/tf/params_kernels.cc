@@ -71,10 +71,10 @@ TfStatus ParamsSizeKernel::Run(OpKernelContext* context) {
 }
 
 ParamsToCanonicalKernel::ParamsToCanonicalKernel(OpKernelConstruction* context,
-                                                 const BackendFactory& create_backend)
+                                                 const DeviceFactory& create_device)
     : StatusKernel(context) {
   OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
-  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+  OP_REQUIRES_OK(context, ToTf(create_device(&device_)));
 }
 
 TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
@@ -90,7 +90,7 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
 
   const int64_t element_size = SizeOf(attributes_.data_type);
   const char* source = static_cast<const char*>(DataOf(*params));
-  std::vector<BufferCopy> copies;
+  std::vector<cudnn_rnn_copy> copies;
   const auto take = [&](const ParamRegion& region, const TensorShape& shape, int index,
                         OpOutputList* list) {
     Tensor* target;
@@ -107,15 +107,15 @@ TfStatus ParamsToCanonicalKernel::Run(OpKernelContext* context) {
     const ParamRegion bias = layout.CanonicalBias(i);
     TF_RETURN_IF_ERROR(take(bias, TensorShape({bias.rows}), i, &biases));
   }
-  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Copy(copies)));
+  TF_RETURN_IF_ERROR(ToTf(EngineCall(device_.get(), context).Copy(copies)));
   return TfStatus();
 }
 
 CanonicalToParamsKernel::CanonicalToParamsKernel(OpKernelConstruction* context,
-                                                 const BackendFactory& create_backend)
+                                                 const DeviceFactory& create_device)
     : StatusKernel(context) {
   OP_REQUIRES_OK(context, ReadAttributes(context, &attributes_));
-  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+  OP_REQUIRES_OK(context, ToTf(create_device(&device_)));
 }
 
 namespace {
@@ -149,14 +149,14 @@ TfStatus CanonicalToParamsKernel::Run(OpKernelContext* context) {
   TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({layout.size()}), &params));
   const int64_t element_size = SizeOf(attributes_.data_type);
   char* target = static_cast<char*>(MutableDataOf(params));
-  std::vector<BufferCopy> copies;
+  std::vector<cudnn_rnn_copy> copies;
   const auto put = [&](const Tensor& source, const ParamRegion& region) {
     copies.push_back(
         {target + region.offset * element_size, DataOf(source), region.size() * element_size});
   };
   for (int i = 0; i < weights.size(); ++i) put(weights[i], layout.CanonicalWeight(i));
   for (int i = 0; i < biases.size(); ++i) put(biases[i], layout.CanonicalBias(i));
-  TF_RETURN_IF_ERROR(ToTf(backend_->Start(context)->Copy(copies)));
+  TF_RETURN_IF_ERROR(ToTf(EngineCall(device_.get(), context).Copy(copies)));
   return TfStatus();
 }
 

@@ -7,7 +7,7 @@
 
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/tf/adapter.h"
-#include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/engine_device.h"
 
 namespace cudnn_rnn {
 
@@ -28,12 +28,12 @@ class ParamsSizeKernel : public StatusKernel {
 class ParamsToCanonicalKernel : public StatusKernel {
  public:
   ParamsToCanonicalKernel(::tensorflow::OpKernelConstruction* context,
-                          const BackendFactory& create_backend);
+                          const DeviceFactory& create_device);
 
  private:
   TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
-  std::unique_ptr<DeviceBackend> backend_;
+  std::unique_ptr<EngineDevice> device_;
   RnnConfig attributes_;
 };
 
@@ -42,12 +42,12 @@ class ParamsToCanonicalKernel : public StatusKernel {
 class CanonicalToParamsKernel : public StatusKernel {
  public:
   CanonicalToParamsKernel(::tensorflow::OpKernelConstruction* context,
-                          const BackendFactory& create_backend);
+                          const DeviceFactory& create_device);
 
  private:
   TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
-  std::unique_ptr<DeviceBackend> backend_;
+  std::unique_ptr<EngineDevice> device_;
   RnnConfig attributes_;
 };
 

@@ -39,35 +39,35 @@ class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
 };
 
 template <typename Kernel>
-CreateKernel Creating(const BackendFactory& create_backend) {
-  return [create_backend](OpKernelConstruction* context) {
-    return new Kernel(context, create_backend);
+CreateKernel Creating(const DeviceFactory& create_device) {
+  return [create_device](OpKernelConstruction* context) {
+    return new Kernel(context, create_device);
   };
 }
 
 template <typename Kernel>
-CreateKernel Creating(OpVersion version, const BackendFactory& create_backend) {
-  return [version, create_backend](OpKernelConstruction* context) {
-    return new Kernel(context, version, create_backend);
+CreateKernel Creating(OpVersion version, const DeviceFactory& create_device) {
+  return [version, create_device](OpKernelConstruction* context) {
+    return new Kernel(context, version, create_device);
   };
 }
 
-std::vector<OpKernelEntry> EntriesFor(const BackendFactory& backend) {
+std::vector<OpKernelEntry> EntriesFor(const DeviceFactory& device) {
   const CreateKernel params_size = [](OpKernelConstruction* context) {
     return new ParamsSizeKernel(context);
   };
-  const CreateKernel to_canonical = Creating<ParamsToCanonicalKernel>(backend);
-  const CreateKernel to_params = Creating<CanonicalToParamsKernel>(backend);
+  const CreateKernel to_canonical = Creating<ParamsToCanonicalKernel>(device);
+  const CreateKernel to_params = Creating<CanonicalToParamsKernel>(device);
   const std::vector<const char*> sizes = {"num_layers", "num_units", "input_size"};
   const std::vector<const char*> reserved = {"host_reserved"};
   const std::vector<const char*> lengths = {"sequence_lengths", "host_reserved"};
   return {
-      {"CudnnRNN", {}, Creating<ForwardKernel>(OpVersion::k1, backend)},
-      {"CudnnRNNV2", reserved, Creating<ForwardKernel>(OpVersion::k2, backend)},
-      {"CudnnRNNV3", lengths, Creating<ForwardKernel>(OpVersion::k3, backend)},
-      {"CudnnRNNBackprop", {}, Creating<BackwardKernel>(OpVersion::k1, backend)},
-      {"CudnnRNNBackpropV2", reserved, Creating<BackwardKernel>(OpVersion::k2, backend)},
-      {"CudnnRNNBackpropV3", lengths, Creating<BackwardKernel>(OpVersion::k3, backend)},
+      {"CudnnRNN", {}, Creating<ForwardKernel>(OpVersion::k1, device)},
+      {"CudnnRNNV2", reserved, Creating<ForwardKernel>(OpVersion::k2, device)},
+      {"CudnnRNNV3", lengths, Creating<ForwardKernel>(OpVersion::k3, device)},
+      {"CudnnRNNBackprop", {}, Creating<BackwardKernel>(OpVersion::k1, device)},
+      {"CudnnRNNBackpropV2", reserved, Creating<BackwardKernel>(OpVersion::k2, device)},
+      {"CudnnRNNBackpropV3", lengths, Creating<BackwardKernel>(OpVersion::k3, device)},
       {"CudnnRNNParamsSize", {"num_layers", "num_units", "input_size", "params_size"}, params_size},
       {"CudnnRNNParamsToCanonical", sizes, to_canonical},
       {"CudnnRNNParamsToCanonicalV2", sizes, to_canonical},
@@ -97,13 +97,13 @@ void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
       builder.Build(), entry.op_name, std::unique_ptr<Factory>(new Factory(entry.create)));
 }
 
-void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend) {
-  for (const OpKernelEntry& entry : EntriesFor(create_backend)) RegisterForAllTypes(entry, target);
+void RegisterKernels(const KernelTarget& target, const DeviceFactory& create_device) {
+  for (const OpKernelEntry& entry : EntriesFor(create_device)) RegisterForAllTypes(entry, target);
 }
 
-void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+void RegisterKernels(const KernelTarget& target, const DeviceFactory& create_device,
                      const std::vector<std::string>& op_names) {
-  for (const OpKernelEntry& entry : EntriesFor(create_backend)) {
+  for (const OpKernelEntry& entry : EntriesFor(create_device)) {
     const bool is_named =
         std::find(op_names.begin(), op_names.end(), entry.op_name) != op_names.end();
     if (is_named) RegisterForAllTypes(entry, target);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/engine_device.h"
 
 namespace cudnn_rnn {
 
@@ -35,8 +35,8 @@ void RegisterKernel(const OpKernelEntry& entry, ::tensorflow::DataType type,
 
 // Registers the kernels of all ops, or of the ops named in `op_names`. Must be called at most once
 // per target in a process.
-void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend);
-void RegisterKernels(const KernelTarget& target, const BackendFactory& create_backend,
+void RegisterKernels(const KernelTarget& target, const DeviceFactory& create_device);
+void RegisterKernels(const KernelTarget& target, const DeviceFactory& create_device,
                      const std::vector<std::string>& op_names);
 
 }  // namespace cudnn_rnn

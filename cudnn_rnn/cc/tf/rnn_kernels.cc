@@ -56,13 +56,13 @@ TfStatus AllocateOutputs(OpKernelContext* context, const Model& model, OpVersion
 }  // namespace
 
 ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
-                             const BackendFactory& create_backend)
+                             const DeviceFactory& create_device)
     : StatusKernel(context), version_(version) {
   OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
   OP_REQUIRES_OK(context, context->GetAttr("is_training", &is_training_));
   OP_REQUIRES_OK(context, ToTf(ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE",
                                                      &repeats_dropout_pattern_)));
-  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+  OP_REQUIRES_OK(context, ToTf(create_device(&device_)));
   bool keeps_weights;
   OP_REQUIRES_OK(context, ReadKeepsWeights(context, &keeps_weights));
   if (keeps_weights && !is_training_) kept_weights_.reset(new KeptWeights());
@@ -75,21 +75,21 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
   options.is_training = is_training_;
   options.dropout_call_index = repeats_dropout_pattern_ ? 0 : num_calls_.fetch_add(1);
   options.sequence_lengths = model.sequence_lengths;
-  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
-  std::shared_ptr<const RnnPlan> plan;
-  TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
+  EngineCall call(device_.get(), context);
+  TF_RETURN_IF_ERROR(ToTf(call.Prepare(model.config, model.shape, options)));
+  const cudnn_rnn_sizes& sizes = call.sizes();
 
   ForwardOutputs outputs;
   const int64_t reserve_elements =
-      is_training_ ? ReserveSpaceElements(plan->ReserveSpaceBytes(), SizeOf(model.config.data_type),
-                                          plan->choice())
+      is_training_ ? ReserveSpaceElements(sizes.reserve_space_bytes,
+                                          SizeOf(model.config.data_type), call.choice())
                    : 0;
   TF_RETURN_IF_ERROR(
       AllocateOutputs(context, model, version_, is_training_, reserve_elements, &outputs));
   Tensor workspace;
-  TF_RETURN_IF_ERROR(AllocateWorkspace(context, plan->ForwardWorkspaceBytes(options), &workspace));
+  TF_RETURN_IF_ERROR(AllocateWorkspace(context, sizes.forward_workspace_bytes, &workspace));
 
-  ForwardBuffers buffers;
+  cudnn_rnn_forward_buffers buffers = {};
   buffers.input = DataOf(*model.input);
   buffers.input_h = DataOf(*model.input_h);
   buffers.params = DataOf(*model.params);
@@ -100,29 +100,30 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
     buffers.output_c = MutableDataOf(outputs.output_c);
   } else {
     TF_RETURN_IF_ERROR(
-        ToTf(call->Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
+        ToTf(call.Clear(MutableDataOf(outputs.output_c), BytesOf(*outputs.output_c))));
   }
   buffers.reserve_space = MutableDataOf(outputs.reserve_space);
   if (is_training_) {  // The plan defines the bytes before these.
-    const int64_t bytes = plan->ReserveSpaceBytes();
-    TF_RETURN_IF_ERROR(ToTf(call->Clear(static_cast<char*>(buffers.reserve_space) + bytes,
-                                        BytesOf(*outputs.reserve_space) - bytes)));
+    const int64_t bytes = buffers.reserve_space_bytes = sizes.reserve_space_bytes;
+    TF_RETURN_IF_ERROR(ToTf(call.Clear(static_cast<char*>(buffers.reserve_space) + bytes,
+                                       BytesOf(*outputs.reserve_space) - bytes)));
   }
   buffers.workspace = MutableDataOf(&workspace);
+  buffers.workspace_bytes = sizes.forward_workspace_bytes;
   std::shared_ptr<KeptWeights::Set> weights;
   if (kept_weights_ != nullptr) {
-    weights = kept_weights_->Find(context, *model.params, plan->PackedWeights(options));
+    weights = kept_weights_->Find(context, *model.params, call.PackedWeights());
   }
   if (weights != nullptr) {
     buffers.packed_weights = MutableDataOf(&weights->memory);
     buffers.packed_weights_are_ready = weights->is_ready;
   }
-  TF_RETURN_IF_ERROR(ToTf(plan->Forward(buffers, options, call->execution())));
+  TF_RETURN_IF_ERROR(ToTf(call.Forward(buffers)));
   if (weights != nullptr && !buffers.packed_weights_are_ready) kept_weights_->Keep(weights);
   if (outputs.host_reserved != nullptr && is_training_) {
     WriteReserveHeader(IdentityOf(model.config, model.shape, model.sequence_lengths),
                        options.dropout_call_index, MutableDataOf(outputs.host_reserved),
-                       plan->choice());
+                       call.choice());
   }
   return TfStatus();
 }
@@ -131,7 +132,7 @@ namespace {
 
 // Points `buffers` to the inputs and results of the forward call and to the results' gradients.
 TfStatus ReadForwardResults(OpKernelContext* context, const Model& model,
-                            BackwardBuffers* buffers) {
+                            cudnn_rnn_backward_buffers* buffers) {
   const bool is_lstm = model.config.has_cell_state();
   struct Expected {
     const char* name;
@@ -230,8 +231,8 @@ Status CheckDropout(const ForwardChoice& forward, const ForwardChoice& gradient)
       "on a CPU.)");
 }
 
-TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceCall* call,
-                           BackwardBuffers* buffers) {
+TfStatus AllocateGradients(OpKernelContext* context, const Model& model, EngineCall* call,
+                           cudnn_rnn_backward_buffers* buffers) {
   struct Gradient {
     const char* name;
     const Tensor* of;
@@ -264,28 +265,28 @@ TfStatus AllocateGradients(OpKernelContext* context, const Model& model, DeviceC
 }  // namespace
 
 BackwardKernel::BackwardKernel(OpKernelConstruction* context, OpVersion version,
-                               const BackendFactory& create_backend)
+                               const DeviceFactory& create_device)
     : StatusKernel(context), version_(version) {
   OP_REQUIRES_OK(context, ReadRnnAttributes(context, version, &attributes_));
-  OP_REQUIRES_OK(context, ToTf(create_backend(&backend_)));
+  OP_REQUIRES_OK(context, ToTf(create_device(&device_)));
 }
 
 TfStatus BackwardKernel::Run(OpKernelContext* context) {
   Model model;
   TF_RETURN_IF_ERROR(ReadModel(context, version_, attributes_, &model));
-  BackwardBuffers buffers;
+  cudnn_rnn_backward_buffers buffers = {};
   TF_RETURN_IF_ERROR(ReadForwardResults(context, model, &buffers));
   ReserveSpace reserve_space;
   TF_RETURN_IF_ERROR(ReadReserveSpace(context, &reserve_space));
   const int64_t reserve_elements = reserve_space.tensor.NumElements();
   const ForwardChoice choice = ChoiceOfReserveSpace(reserve_elements);
-  const std::unique_ptr<DeviceCall> call = backend_->Start(context);
-  if (call->has_host_memory()) {
+  EngineCall call(device_.get(), context);
+  if (call.has_host_memory()) {
     TakeDropoutFromHeader(DataOf(reserve_space.tensor), BytesOf(reserve_space.tensor),
                           &model.config);
   }
   if (HasHostReserved(version_)) {
-    TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice, call->has_host_memory()));
+    TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice, call.has_host_memory()));
   }
 
   CallOptions options;
@@ -293,22 +294,23 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   options.sequence_lengths = model.sequence_lengths;
   options.keeps_reserve_space = !reserve_space.is_owned;
   options.forward_choice = choice;
-  std::shared_ptr<const RnnPlan> plan;
-  TF_RETURN_IF_ERROR(ToTf(call->FindPlan(model.config, model.shape, options, &plan)));
-  TF_RETURN_IF_ERROR(ToTf(CheckDropout(choice, plan->choice())));
+  TF_RETURN_IF_ERROR(ToTf(call.Prepare(model.config, model.shape, options)));
+  const cudnn_rnn_sizes& sizes = call.sizes();
+  TF_RETURN_IF_ERROR(ToTf(CheckDropout(choice, call.choice())));
   const int64_t element_size = SizeOf(model.config.data_type);
   TF_RETURN_IF_ERROR(ToTf(CheckReserveSpaceSize(
       reserve_elements * element_size,
-      ReserveSpaceElements(plan->ReserveSpaceBytes(), element_size, plan->choice()) *
+      ReserveSpaceElements(sizes.reserve_space_bytes, element_size, call.choice()) *
           element_size)));
   buffers.reserve_space = MutableDataOf(&reserve_space.tensor);
-  buffers.reserve_space_bytes = plan->ReserveSpaceBytes();
+  buffers.reserve_space_bytes = sizes.reserve_space_bytes;
 
-  TF_RETURN_IF_ERROR(AllocateGradients(context, model, call.get(), &buffers));
+  TF_RETURN_IF_ERROR(AllocateGradients(context, model, &call, &buffers));
   Tensor workspace;
-  TF_RETURN_IF_ERROR(AllocateWorkspace(context, plan->BackwardWorkspaceBytes(options), &workspace));
+  TF_RETURN_IF_ERROR(AllocateWorkspace(context, sizes.backward_workspace_bytes, &workspace));
   buffers.workspace = MutableDataOf(&workspace);
-  TF_RETURN_IF_ERROR(ToTf(plan->Backward(buffers, options, call->execution())));
+  buffers.workspace_bytes = sizes.backward_workspace_bytes;
+  TF_RETURN_IF_ERROR(ToTf(call.Backward(buffers)));
   return TfStatus();
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "cudnn_rnn/cc/tf/adapter.h"
-#include "cudnn_rnn/cc/tf/device_backend.h"
+#include "cudnn_rnn/cc/tf/engine_device.h"
 #include "cudnn_rnn/cc/tf/kept_weights.h"
 #include "cudnn_rnn/cc/tf/rnn_model.h"
 
@@ -17,13 +17,13 @@ namespace cudnn_rnn {
 class ForwardKernel : public StatusKernel {
  public:
   ForwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
-                const BackendFactory& create_backend);
+                const DeviceFactory& create_device);
 
  private:
   TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   const OpVersion version_;
-  std::unique_ptr<DeviceBackend> backend_;
+  std::unique_ptr<EngineDevice> device_;
   RnnAttributes attributes_;
   bool is_training_ = true;
   bool repeats_dropout_pattern_ = false;
@@ -34,13 +34,13 @@ class ForwardKernel : public StatusKernel {
 class BackwardKernel : public StatusKernel {
  public:
   BackwardKernel(::tensorflow::OpKernelConstruction* context, OpVersion version,
-                 const BackendFactory& create_backend);
+                 const DeviceFactory& create_device);
 
  private:
   TfStatus Run(::tensorflow::OpKernelContext* context) override;
 
   const OpVersion version_;
-  std::unique_ptr<DeviceBackend> backend_;
+  std::unique_ptr<EngineDevice> device_;
   RnnAttributes attributes_;
 };
 

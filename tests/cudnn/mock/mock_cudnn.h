@@ -31,7 +31,7 @@
  *   - work on memory that other work may still be using on another stream (stream_order.h), even if
  *     the memory was freed and allocated again in between, unless cuMemFree_v2 has freed it.
  *
- * The mock's shared libraries (scripts/build_mock_cudnn.sh) end the process in cudnnGetVersion if a
+ * The mock's shared libraries (cmake/mock_cudnn.cmake) end the process in cudnnGetVersion if a
  * part of cuDNN is missing that the real function loads.
  *
  * One lock guards all state; the arithmetic runs without it. Plain C, for dlsym and ctypes. */

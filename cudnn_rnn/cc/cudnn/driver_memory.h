@@ -1,6 +1,6 @@
 // Device memory allocated by the CUDA driver, for use without a framework.
-#ifndef CUDNN_RNN_TESTS_CUDNN_DRIVER_MEMORY_H_
-#define CUDNN_RNN_TESTS_CUDNN_DRIVER_MEMORY_H_
+#ifndef CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
+#define CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
 
 #include "cudnn_rnn/cc/cudnn/device_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_queue.h"
@@ -49,4 +49,4 @@ class DriverAllocator : public DeviceAllocator {
 
 }  // namespace cudnn_rnn
 
-#endif  // CUDNN_RNN_TESTS_CUDNN_DRIVER_MEMORY_H_
+#endif  // CUDNN_RNN_CC_CUDNN_DRIVER_MEMORY_H_
