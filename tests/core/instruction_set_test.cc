@@ -28,8 +28,13 @@ int RequestAmx() {
   return error;
 }
 
-Processor Avx512Processor() {
+Processor X86Processor() {
   Processor processor;
+  processor.architecture = Architecture::kX86;
+  return processor;
+}
+Processor Avx512Processor() {
+  Processor processor = X86Processor();
   processor.has_avx2 = processor.has_avx512 = true;
   processor.request_amx = RequestAmx<0>;
   return processor;
@@ -51,6 +56,17 @@ Processor SapphireRapids(int (*request_amx)()) {
   return processor;
 }
 
+Processor NeoverseN1() {
+  Processor processor;
+  processor.architecture = Architecture::kArm;
+  return processor;
+}
+Processor NeoverseV1() {
+  Processor processor = NeoverseN1();
+  processor.has_neon_bf16 = true;
+  return processor;
+}
+
 void ExpectChoice(const Processor& processor, DataType data_type, InstructionSet expected,
                   const std::string& part_of_reason, const std::string& wanted = "") {
   InstructionSetChoice choice;
@@ -63,9 +79,10 @@ void ExpectChoice(const Processor& processor, DataType data_type, InstructionSet
 }
 
 TEST(FloatModelsUseTheWidestVectors) {
-  Processor processor;
+  Processor processor = X86Processor();
   for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
-    ExpectChoice(processor, data_type, InstructionSet::kPortable, "");
+    ExpectChoice(processor, data_type, InstructionSet::kPortable, "lacks");
+    ExpectChoice(Processor(), data_type, InstructionSet::kPortable, "");
   }
   processor.has_avx2 = true;
   ExpectChoice(processor, DataType::kDouble, InstructionSet::kAvx2, "but not AVX-512");
@@ -75,6 +92,11 @@ TEST(FloatModelsUseTheWidestVectors) {
     ExpectChoice(newer, DataType::kDouble, InstructionSet::kAvx512, "has AVX-512");
   }
   EXPECT(amx_requests == 0, amx_requests);
+  for (const Processor& arm : {NeoverseN1(), NeoverseV1()}) {
+    ExpectChoice(arm, DataType::kFloat, InstructionSet::kNeon, "have NEON");
+    ExpectChoice(arm, DataType::kDouble, InstructionSet::kNeon, "have NEON");
+    ExpectChoice(arm, DataType::kHalf, InstructionSet::kNeon, "keep the sums in half");
+  }
 }
 
 TEST(HalfModelsUseAmxIfTheSystemPermitsIt) {
@@ -96,8 +118,11 @@ TEST(Bfloat16ModelsUseBfloat16ProductsOnlyIfTheyAreFast) {
   EXPECT(amx_requests == 1, amx_requests);
   ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kType, InstructionSet::kAvx512, "refuses");
   ExpectChoice(SapphireRapids(RequestAmx<ENOSPC>), kType, InstructionSet::kAvx512, "signal stack");
+  ExpectChoice(NeoverseN1(), kType, InstructionSet::kNeon, "lacks bfloat16 dot products");
+  ExpectChoice(NeoverseV1(), kType, InstructionSet::kNeonBf16, "has bfloat16 dot products");
 }
 
+#if defined(__x86_64__)
 // Bfloat16 instructions that the system does not list may be emulated in this build.
 TEST(ThisProcessorIsTheOneThatTheSystemLists) {
   std::ifstream file("/proc/cpuinfo");
@@ -105,11 +130,12 @@ TEST(ThisProcessorIsTheOneThatTheSystemLists) {
   while (flags.empty() && std::getline(file, line)) {
     if (line.compare(0, 5, "flags") == 0) flags = line + " ";
   }
-  if (flags.empty()) return;  // not Linux on x86
+  EXPECT(!flags.empty());
   const auto has = [&flags](const char* flag) {
     return flags.find(Concatenate(" ", flag, " ")) != std::string::npos;
   };
   const Processor& processor = ThisProcessor();
+  EXPECT(processor.architecture == Architecture::kX86);
   EXPECT(processor.has_avx2 == (has("avx2") && has("fma")));
   const bool has_avx512 = has("avx512f") && has("avx512dq") && has("avx512bw") && has("avx512vl");
   EXPECT(processor.has_avx512 == (processor.has_avx2 && has_avx512));
@@ -121,13 +147,31 @@ TEST(ThisProcessorIsTheOneThatTheSystemLists) {
 #endif
   EXPECT(processor.request_amx != nullptr && processor.request_amx() >= 0);
 }
+#elif defined(__aarch64__)
+// Linux emulates the registers that describe the processor.
+TEST(ThisProcessorIsTheOneThatItsRegistersDescribe) {
+  uint64_t features;
+  asm("mrs %0, id_aa64isar1_el1" : "=r"(features));
+  const bool has_bf16 = (features >> 44 & 0xf) != 0;
+  const Processor& processor = ThisProcessor();
+  EXPECT(processor.architecture == Architecture::kArm);
+#if defined(CUDNN_RNN_HAS_NEON_BF16)
+  EXPECT(processor.has_neon_bf16 == has_bf16, has_bf16);
+#else
+  EXPECT(!processor.has_neon_bf16);
+#endif
+  EXPECT(!processor.has_avx2 && !processor.has_avx512_bf16 && !processor.has_amx_bf16);
+}
+#endif
 
 TEST(InstructionSetsByName) {
   const Processor processor = SapphireRapids(RequestAmx<0>);
-  for (const char* name : {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"}) {
-    InstructionSetChoice choice;
-    EXPECT(ChooseInstructionSet(name, DataType::kBfloat16, processor, &choice).ok(), name);
-    EXPECT(Name(choice.instruction_set) == std::string(name), Name(choice.instruction_set));
+  for (InstructionSet one : InstructionSetsOf(Architecture::kX86)) {
+    if (one == InstructionSet::kAmxBf16x3) continue;  // below
+    ExpectChoice(processor, DataType::kBfloat16, one, "by name", Name(one));
+  }
+  for (InstructionSet one : InstructionSetsOf(Architecture::kArm)) {
+    ExpectChoice(NeoverseV1(), DataType::kBfloat16, one, "by name", Name(one));
   }
   amx_requests = 0;
   const char* const no_kernels = "adds no kernels for this dtype";
@@ -135,6 +179,9 @@ TEST(InstructionSetsByName) {
   ExpectChoice(processor, DataType::kDouble, InstructionSet::kAvx512, no_kernels, "amx_bf16x3");
   ExpectChoice(processor, DataType::kBfloat16, InstructionSet::kAvx2, "by name", "avx2");
   EXPECT(amx_requests == 0, amx_requests);
+  for (DataType data_type : {DataType::kHalf, DataType::kFloat, DataType::kDouble}) {
+    ExpectChoice(NeoverseV1(), data_type, InstructionSet::kNeon, no_kernels, "neon_bf16");
+  }
   for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
     ExpectChoice(processor, data_type, InstructionSet::kAmxBf16x3, "by name", "amx_bf16x3");
   }
@@ -146,7 +193,25 @@ TEST(InstructionSetsByName) {
                "amx_bf16 cannot be used", "refuses", "use the default");
   EXPECT_ERROR(ChooseInstructionSet("amx_bf16", DataType::kFloat, Zen4(), &choice),
                "does not support the instruction set amx_bf16", "avx2 or portable");
-  EXPECT_ERROR(ChooseInstructionSet("sse9", DataType::kFloat, Zen4(), &choice), "'sse9'", "avx2");
+  EXPECT_ERROR(ChooseInstructionSet("neon_bf16", DataType::kFloat, NeoverseN1(), &choice),
+               "does not support the instruction set neon_bf16", "default, or neon or portable.");
+}
+
+// Each architecture has names of its own, all of which an error lists.
+TEST(UnknownNamesOfInstructionSets) {
+  InstructionSetChoice choice;
+  for (const char* name : {"sse9", "neon", "neon_bf16", "Portable", "avx512 "}) {
+    EXPECT_ERROR(ChooseInstructionSet(name, DataType::kFloat, Zen4(), &choice),
+                 "The instruction set must be portable, avx2, avx512, avx512_bf16, amx_bf16 or "
+                 "amx_bf16x3, but is '",
+                 name);
+  }
+  for (const char* name : {"sve", "avx2", "amx_bf16x3"}) {
+    EXPECT_ERROR(ChooseInstructionSet(name, DataType::kFloat, NeoverseV1(), &choice),
+                 "The instruction set must be portable, neon or neon_bf16, but is '", name);
+  }
+  EXPECT_ERROR(ChooseInstructionSet("neon", DataType::kFloat, Processor(), &choice),
+               "The instruction set must be portable, but is 'neon'.");
 }
 
 // Returns the output of a bfloat16 model with the default kernels.

@@ -102,11 +102,10 @@ class KeepingRunner : public FunctionRunner {
 // Returns the instruction sets that this processor and the system support, oldest first.
 inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
-  for (const char* instruction_set :
-       {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"}) {
+  for (InstructionSet one : InstructionSetsOf(ThisProcessor().architecture)) {
     const Kernels<float>* kernels;
-    if (ChooseKernels<float>(instruction_set, DataType::kBfloat16, &kernels).ok()) {
-      all.push_back(instruction_set);
+    if (ChooseKernels<float>(Name(one), DataType::kBfloat16, &kernels).ok()) {
+      all.push_back(Name(one));
     }
   }
   return all;
@@ -114,8 +113,7 @@ inline std::vector<std::string> InstructionSets() {
 
 // Returns whether the instruction set rounds factors to bfloat16 in bfloat16 models.
 inline bool MultipliesBfloat16(const std::string& instruction_set) {
-  return instruction_set == "avx512_bf16" || instruction_set == "amx_bf16" ||
-         instruction_set == "amx_bf16x3";
+  return instruction_set.find("bf16") != std::string::npos;
 }
 
 // Returns all kernels for T, each once.

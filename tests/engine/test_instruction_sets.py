@@ -3,6 +3,9 @@
 test_parity.py runs only the best instruction set of the machine; these tests cover the others.
 """
 
+import platform
+from pathlib import Path
+
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -11,12 +14,23 @@ from cudnn_rnn.cli import doctor
 from helpers.cases import CASES
 from helpers.networks import arrays_and_results, run_network
 from helpers.op_harness import TOLERANCES, assert_close
+from helpers.paths import ROOT
 from helpers.processes import importable, output_of
 
 pytestmark = pytest.mark.once
 
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
-INSTRUCTION_SETS = ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"]
+# By machine; in the order in which C++ lists them.
+ALL_INSTRUCTION_SETS = {
+    "x86_64": ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_bf16x3"],
+    "aarch64": ["portable", "neon", "neon_bf16"],
+}
+INSTRUCTION_SETS = ALL_INSTRUCTION_SETS[platform.machine()]
+# Only with bfloat16 products.
+BFLOAT16_SETS = [name for name in INSTRUCTION_SETS if name.endswith("_bf16")]
+FLOAT_SETS = [name for name in INSTRUCTION_SETS if "bf16" not in name]
+
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="this processor has no AMX")
 # These cases include every mode, size and dtype of the table.
 SOME_CASES = CASES[::2]
 
@@ -60,7 +74,15 @@ def test_unknown_instruction_set(monkeypatch):
     case = CASES[0]
     with pytest.raises(tf.errors.InvalidArgumentError, match="sse9") as caught:
         run_network(case.configuration, case.dtype, arrays_and_results(case)[0])
-    assert VARIABLE in caught.value.message and "portable" in caught.value.message
+    listed = "%s or %s" % (", ".join(INSTRUCTION_SETS[:-1]), INSTRUCTION_SETS[-1])
+    assert VARIABLE in caught.value.message
+    assert "The instruction set must be %s, but is 'sse9'." % listed in caught.value.message
+
+
+def test_the_page_on_the_engine_names_all_instruction_sets():
+    text = Path(ROOT, "docs", "engine.md").read_text(encoding="utf-8")
+    for name in sum(ALL_INSTRUCTION_SETS.values(), []):
+        assert "`%s`" % name in text, name
 
 
 def report():
@@ -78,9 +100,9 @@ def test_report(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     found = parsed(report())
     assert list(found) == ["float", "half", "bfloat16"]
-    assert found["float"][0] in INSTRUCTION_SETS[:3]
+    assert found["float"][0] in FLOAT_SETS
     assert found["half"][0] in (found["float"][0], "amx_bf16x3")
-    assert found["bfloat16"][0] in (found["float"][0], "avx512_bf16", "amx_bf16")
+    assert found["bfloat16"][0] in [found["float"][0]] + BFLOAT16_SETS
     assert all(len(reason) > 10 for _, reason in found.values()), found
     monkeypatch.setenv(VARIABLE, "portable")
     assert list(parsed(report()).values()) == [["portable", "requested by name"]] * 3
@@ -112,6 +134,7 @@ def output_of_program(*arguments):
     return output_of("-W", "ignore", "-c", *arguments, PYTHONPATH=importable(), **{VARIABLE: None})
 
 
+@needs_x86
 @pytest.mark.ci
 @pytest.mark.parametrize(
     "refusal, cause",
@@ -144,6 +167,7 @@ print(permitted)
 """
 
 
+@needs_x86
 @pytest.mark.ci
 def test_the_import_does_not_request_amx():
     assert output_of_program(PERMISSIONS) == "[False, False, True]\n"

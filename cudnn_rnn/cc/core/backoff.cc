@@ -10,6 +10,8 @@ namespace {
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" : : : "memory");  // Most processors execute `yield` without a pause.
 #endif
 }
 

@@ -1,7 +1,7 @@
 // Lets a library compiled with a new g++ and glibc run on Linux distributions as old as those that
 // TensorFlow's wheels support. Only wheels for distribution need it: scripts/build_wheels puts it
 // in front of every source with `-include`. It is for g++ or clang++, libstdc++ and glibc on
-// x86-64.
+// x86-64 and aarch64.
 //
 // Symbols that newer glibc and libstdc++ versions moved are bound to their old versions. The few
 // that old versions lack are defined here: weak, so that every source may define them, and hidden,
@@ -10,12 +10,22 @@
 #define CUDNN_RNN_CC_CORE_OLD_SYSTEMS_H_
 
 #define CUDNN_RNN_USE_OLD_VERSION(name, version) __asm__(".symver " #name ", " #name "@" version)
+#if defined(__x86_64__)
 CUDNN_RNN_USE_OLD_VERSION(dlerror, "GLIBC_2.2.5");
 CUDNN_RNN_USE_OLD_VERSION(dlinfo, "GLIBC_2.3.3");
 CUDNN_RNN_USE_OLD_VERSION(dlopen, "GLIBC_2.2.5");
 CUDNN_RNN_USE_OLD_VERSION(dlsym, "GLIBC_2.2.5");
 CUDNN_RNN_USE_OLD_VERSION(memcpy, "GLIBC_2.2.5");
 CUDNN_RNN_USE_OLD_VERSION(pthread_once, "GLIBC_2.2.5");
+#elif defined(__aarch64__)  // glibc 2.17 is the first for this architecture
+CUDNN_RNN_USE_OLD_VERSION(dlerror, "GLIBC_2.17");
+CUDNN_RNN_USE_OLD_VERSION(dlinfo, "GLIBC_2.17");
+CUDNN_RNN_USE_OLD_VERSION(dlopen, "GLIBC_2.17");
+CUDNN_RNN_USE_OLD_VERSION(dlsym, "GLIBC_2.17");
+CUDNN_RNN_USE_OLD_VERSION(pthread_once, "GLIBC_2.17");
+#else
+#error "The old versions of glibc's symbols are known for x86-64 and aarch64 only."
+#endif
 #undef CUDNN_RNN_USE_OLD_VERSION
 
 #define CUDNN_RNN_OWN_COPY(name) __asm__(name) __attribute__((weak, visibility("hidden")))

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 
 #if defined(CUDNN_RNN_HAS_AMX_BF16) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
+#endif
+#if defined(CUDNN_RNN_HAS_NEON_BF16) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 #if defined(__linux__)
 #include <unistd.h>
@@ -17,8 +19,8 @@ namespace cudnn_rnn {
 namespace {
 
 // In the order of InstructionSet.
-const char* const kNames[] = {"portable",    "avx2",     "avx512",
-                              "avx512_bf16", "amx_bf16", "amx_bf16x3"};
+const char* const kNames[] = {"portable", "avx2",       "avx512", "avx512_bf16",
+                              "amx_bf16", "amx_bf16x3", "neon",   "neon_bf16"};
 
 #if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
 bool HasAmxBf16() { return true; }
@@ -40,6 +42,15 @@ bool HasAmxBf16() { return false; }
 int RequestAmx() { return ENOSYS; }
 #endif
 
+bool HasNeonBf16() {
+#if defined(CUDNN_RNN_HAS_NEON_BF16) && defined(__linux__)
+  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16, which headers before Linux 5.6 lack
+  return (getauxval(AT_HWCAP2) & kBf16) != 0;
+#else
+  return false;
+#endif
+}
+
 int64_t CoreCacheBytes() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
   return std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE));
@@ -52,11 +63,14 @@ Processor DetectProcessor() {
   Processor processor;
   processor.core_cache_bytes = CoreCacheBytes();
 #if defined(__x86_64__)
+  processor.architecture = Architecture::kX86;
   processor.has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   processor.has_avx512 = processor.has_avx2 && __builtin_cpu_supports("avx512f") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512vl");
   processor.is_amd = __builtin_cpu_is("amd");
+#elif defined(__aarch64__)
+  processor.architecture = Architecture::kArm;
 #endif
 #if defined(CUDNN_RNN_EMULATES_AVX512_BF16)  // tests/core/emulated
   processor.has_avx512_bf16 = processor.has_avx512;
@@ -66,6 +80,7 @@ Processor DetectProcessor() {
   // The kernels for AMX round with AVX512-BF16.
   processor.has_amx_bf16 = processor.has_avx512_bf16 && HasAmxBf16();
   processor.request_amx = RequestAmx;
+  processor.has_neon_bf16 = HasNeonBf16();
   return processor;
 }
 
@@ -82,16 +97,34 @@ bool Supports(const Processor& processor, InstructionSet instruction_set) {
     case InstructionSet::kAmxBf16:
     case InstructionSet::kAmxBf16x3:
       return processor.has_amx_bf16;
+    case InstructionSet::kNeon:
+      return processor.architecture == Architecture::kArm;
+    case InstructionSet::kNeonBf16:
+      return processor.has_neon_bf16;
   }
   return false;
 }
 
 // Returns the highest instruction set, up to `limit`, that has kernels of its own for a data type.
 InstructionSet HighestWithKernels(InstructionSet limit, DataType data_type) {
-  if (limit <= InstructionSet::kAvx512) return limit;
-  if (data_type == DataType::kBfloat16) return std::min(limit, InstructionSet::kAmxBf16);
-  const bool is_x3 = limit == InstructionSet::kAmxBf16x3 && data_type != DataType::kDouble;
-  return is_x3 ? limit : InstructionSet::kAvx512;
+  const bool is_bfloat16 = data_type == DataType::kBfloat16;
+  switch (limit) {
+    case InstructionSet::kAmxBf16x3:
+      if (is_bfloat16) return InstructionSet::kAmxBf16;
+      return data_type == DataType::kDouble ? InstructionSet::kAvx512 : limit;
+    case InstructionSet::kAvx512Bf16:
+    case InstructionSet::kAmxBf16:
+      return is_bfloat16 ? limit : InstructionSet::kAvx512;
+    case InstructionSet::kNeonBf16:
+      return is_bfloat16 ? limit : InstructionSet::kNeon;
+    default:
+      return limit;
+  }
+}
+
+bool UsesAmx(InstructionSet instruction_set) {
+  return instruction_set == InstructionSet::kAmxBf16 ||
+         instruction_set == InstructionSet::kAmxBf16x3;
 }
 
 std::string RefusalOfAmx(int error) {
@@ -102,6 +135,12 @@ std::string RefusalOfAmx(int error) {
 }
 
 InstructionSetChoice FastestForFloat(const Processor& processor) {
+  if (processor.architecture == Architecture::kArm) {
+    return {InstructionSet::kNeon, "all 64-bit ARM processors have NEON"};
+  }
+  if (processor.architecture == Architecture::kOther) {
+    return {InstructionSet::kPortable, "the only kernels for this kind of processor"};
+  }
   if (processor.has_avx512) return {InstructionSet::kAvx512, "the processor has AVX-512"};
   if (processor.has_avx2) {
     return {InstructionSet::kAvx2, "the processor has AVX2 and FMA, but not AVX-512 F, DQ, BW, VL"};
@@ -116,8 +155,16 @@ std::string ReasonAgainstAmx(const Processor& processor) {
   return error == 0 ? "" : RefusalOfAmx(error);
 }
 
+// Returns the choice for float models, with the reason why a 16-bit type has nothing better.
+InstructionSetChoice AsFloat(const Processor& processor, const std::string& reason) {
+  return {FastestForFloat(processor).instruction_set, "computed in float; " + reason};
+}
+
 // Two bfloat16 numbers hold the 11 significant bits of a half exactly.
 InstructionSetChoice FastestForHalf(const Processor& processor) {
+  if (processor.architecture != Architecture::kX86) {
+    return AsFloat(processor, "arithmetic in half would keep the sums in half");
+  }
   const std::string without_amx = ReasonAgainstAmx(processor);
   if (without_amx.empty()) {
     return {
@@ -126,12 +173,16 @@ InstructionSetChoice FastestForHalf(const Processor& processor) {
                     " sequences or more: the processor has AMX, and two bfloat16 numbers hold a "
                     "half exactly; fewer are computed as float")};
   }
-  return {FastestForFloat(processor).instruction_set,
-          Concatenate("computed in float; ", without_amx,
-                      ", and AVX512-FP16 would keep the sums in half")};
+  return AsFloat(processor, without_amx + ", and AVX512-FP16 would keep the sums in half");
 }
 
 InstructionSetChoice FastestForBfloat16(const Processor& processor) {
+  if (processor.has_neon_bf16) {
+    return {InstructionSet::kNeonBf16, "the processor has bfloat16 dot products"};
+  }
+  if (processor.architecture != Architecture::kX86) {
+    return AsFloat(processor, "the processor or this build lacks bfloat16 dot products");
+  }
   const std::string without_amx = ReasonAgainstAmx(processor);
   if (without_amx.empty()) {
     return {InstructionSet::kAmxBf16, "the processor has AMX, and the system permits it"};
@@ -143,14 +194,42 @@ InstructionSetChoice FastestForBfloat16(const Processor& processor) {
   const char* const without_bf16 = processor.has_avx512_bf16
                                        ? "this processor's AVX512-BF16 is slower than float"
                                        : "the processor or this build lacks AVX512-BF16";
-  return {FastestForFloat(processor).instruction_set,
-          Concatenate("computed in float; ", without_amx, ", and ", without_bf16)};
+  return AsFloat(processor, Concatenate(without_amx, ", and ", without_bf16));
+}
+
+// Returns the instruction sets to suggest if another one cannot be used.
+std::vector<InstructionSet> SafeChoices(const Processor& processor) {
+  for (InstructionSet one : {InstructionSet::kAvx2, InstructionSet::kNeon}) {
+    if (Supports(processor, one)) return {one, InstructionSet::kPortable};
+  }
+  return {InstructionSet::kPortable};
+}
+
+// Returns the names as in "avx512, avx2 or portable".
+std::string Alternatives(const std::vector<InstructionSet>& all) {
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) {
+    text += Concatenate(i == 0 ? "" : i + 1 == all.size() ? " or " : ", ", Name(all[i]));
+  }
+  return text;
 }
 
 }  // namespace
 
 const char* Name(InstructionSet instruction_set) {
   return kNames[static_cast<size_t>(instruction_set)];
+}
+
+const std::vector<InstructionSet>& InstructionSetsOf(Architecture architecture) {
+  static const std::vector<InstructionSet> x86 = {
+      InstructionSet::kPortable,   InstructionSet::kAvx2,    InstructionSet::kAvx512,
+      InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16, InstructionSet::kAmxBf16x3};
+  static const std::vector<InstructionSet> arm = {InstructionSet::kPortable, InstructionSet::kNeon,
+                                                  InstructionSet::kNeonBf16};
+  static const std::vector<InstructionSet> other = {InstructionSet::kPortable};
+  return architecture == Architecture::kX86   ? x86
+         : architecture == Architecture::kArm ? arm
+                                              : other;
 }
 
 const Processor& ThisProcessor() {
@@ -175,21 +254,20 @@ Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
     *choice = FastestInstructionSet(data_type, processor);
     return Status();
   }
-  const auto name = std::find(std::begin(kNames), std::end(kNames), wanted);
-  if (name == std::end(kNames)) {
-    return InvalidArgument(
-        "The instruction set must be portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3, "
-        "but is '",
-        wanted, "'.");
+  const std::vector<InstructionSet>& all = InstructionSetsOf(processor.architecture);
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](InstructionSet one) { return Name(one) == wanted; });
+  if (found == all.end()) {
+    return InvalidArgument("The instruction set must be ", Alternatives(all), ", but is '", wanted,
+                           "'.");
   }
-  const auto named = static_cast<InstructionSet>(name - std::begin(kNames));
-  const char* const instead = processor.has_avx2 ? "; use the default, or avx2 or portable."
-                                                 : "; use the default, or portable.";
+  const InstructionSet named = *found;
+  const std::string instead = "; use the default, or " + Alternatives(SafeChoices(processor)) + ".";
   if (!Supports(processor, named)) {
     return InvalidArgument("This processor does not support the instruction set ", wanted, instead);
   }
   const InstructionSet chosen = HighestWithKernels(named, data_type);
-  const int error = chosen >= InstructionSet::kAmxBf16 ? processor.request_amx() : 0;
+  const int error = UsesAmx(chosen) ? processor.request_amx() : 0;
   if (error != 0) {
     return InvalidArgument("The instruction set ", wanted, " cannot be used: ", RefusalOfAmx(error),
                            instead);

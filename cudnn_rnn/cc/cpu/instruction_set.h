@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
@@ -16,15 +17,34 @@
 #if defined(CUDNN_RNN_HAS_AVX512_BF16) && (!defined(__clang__) || __clang_major__ >= 12)
 #define CUDNN_RNN_HAS_AMX_BF16
 #endif
+// Defined if the compiler supports the bfloat16 products of NEON in functions of their own.
+#if defined(__aarch64__) && \
+    ((defined(__clang__) && __clang_major__ >= 16) || (!defined(__clang__) && __GNUC__ >= 10))
+#define CUDNN_RNN_HAS_NEON_BF16
+#endif
 
 namespace cudnn_rnn {
 
-// Each includes those before it. kAmxBf16x3 is kAmxBf16 with three bfloat16 products for each
-// product of floats; see kernels.h.
-enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16, kAmxBf16x3 };
+enum class Architecture { kX86, kArm, kOther };  // the first two of 64 bits
 
-// Returns portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3.
+// Each includes those before it of the same architecture; all architectures have kPortable.
+// kAmxBf16x3 is kAmxBf16 with three bfloat16 products for each product of floats; see kernels.h.
+enum class InstructionSet {
+  kPortable,
+  kAvx2,
+  kAvx512,
+  kAvx512Bf16,
+  kAmxBf16,
+  kAmxBf16x3,
+  kNeon,
+  kNeonBf16
+};
+
+// Returns the name that selects an instruction set, such as portable, avx2 or neon_bf16.
 const char* Name(InstructionSet instruction_set);
+
+// Returns the instruction sets of an architecture, whether or not a processor has them.
+const std::vector<InstructionSet>& InstructionSetsOf(Architecture architecture);
 
 // What the choice of kernels and of the schedule depends on; instruction sets are those that the
 // processor and this build support.
@@ -36,11 +56,13 @@ struct Processor {
   // AMD's processors compute bfloat16 dot products of vectors (AVX512-BF16) at the rate of float
   // multiply-adds, Intel's at half that rate or less.
   bool is_amd = false;
+  bool has_neon_bf16 = false;  // FEAT_BF16: BFDOT and BFCVTN. Every 64-bit ARM processor has NEON.
   int64_t core_cache_bytes = 0;  // the L2 cache of a core; 0 if the system does not tell
   // Requests the system's permission to use AMX; returns 0, or the error as in errno. Without the
   // permission, AMX instructions end the process. It holds for all threads of the process, older
   // ones as well, and for processes that it forks.
   int (*request_amx)() = nullptr;
+  Architecture architecture = Architecture::kOther;
 };
 
 const Processor& ThisProcessor();
@@ -60,8 +82,9 @@ InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& 
 
 // Chooses the instruction set named `wanted`; for an empty name, the fastest one. If that has no
 // kernels for `data_type`, the next lower one that has is chosen: amx_bf16x3 has them for half and
-// float, amx_bf16 and avx512_bf16 for bfloat16. Fails if the name is unknown, if the processor
-// lacks the instruction set, or if the system refuses AMX that the model would use.
+// float, amx_bf16, avx512_bf16 and neon_bf16 for bfloat16. Fails if the processor's architecture
+// has no instruction set of that name, if the processor lacks it, or if the system refuses AMX that
+// the model would use.
 Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
                             const Processor& processor, InstructionSetChoice* choice);
 

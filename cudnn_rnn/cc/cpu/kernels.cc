@@ -25,13 +25,15 @@ InstructionSet DefaultFor(DataType data_type) {
   return Fastest<DataType::kDouble>();
 }
 
-// Only models computed in float have kernels beyond AVX-512.
+// Only models computed in float have kernels with bfloat16 products.
 const Kernels<float>* Bfloat16Kernels(InstructionSet instruction_set, float) {
   switch (instruction_set) {
     case InstructionSet::kAmxBf16x3:
       return AmxBf16x3Kernels();
     case InstructionSet::kAmxBf16:
       return AmxBf16Kernels();
+    case InstructionSet::kNeonBf16:
+      return NeonBf16Kernels();
     default:
       return Avx512Bf16Kernels();
   }
@@ -47,9 +49,12 @@ const Kernels<T>* KernelsOf(InstructionSet instruction_set) {
       return Avx2Kernels<T>();
     case InstructionSet::kAvx512:
       return Avx512Kernels<T>();
+    case InstructionSet::kNeon:
+      return NeonKernels<T>();
     case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAmxBf16:
     case InstructionSet::kAmxBf16x3:
+    case InstructionSet::kNeonBf16:
       break;
   }
   return Bfloat16Kernels(instruction_set, T());

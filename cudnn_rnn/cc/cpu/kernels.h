@@ -300,9 +300,12 @@ template <typename T>
 const Kernels<T>* Avx2Kernels();
 template <typename T>
 const Kernels<T>* Avx512Kernels();
+template <typename T>
+const Kernels<T>* NeonKernels();
 const Kernels<float>* Avx512Bf16Kernels();
 const Kernels<float>* AmxBf16Kernels();
 const Kernels<float>* AmxBf16x3Kernels();
+const Kernels<float>* NeonBf16Kernels();
 
 }  // namespace cudnn_rnn
 

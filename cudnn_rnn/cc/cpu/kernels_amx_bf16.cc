@@ -33,7 +33,9 @@ namespace {
 
 namespace bf16 {
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
-// Not sorted: it requires the file above.
+// Not sorted: each requires the file above.
+#include "cudnn_rnn/cc/cpu/bfloat16_pairs_avx512.inc"
+// Requires both.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 }  // namespace bf16
 
@@ -41,7 +43,9 @@ namespace bf16 {
 namespace bf16x3 {
 #undef CUDNN_RNN_INLINE
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
-// Not sorted: it requires the file above.
+// Not sorted: each requires the file above.
+#include "cudnn_rnn/cc/cpu/bfloat16_pairs_avx512.inc"
+// Requires both.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 }  // namespace bf16x3
 

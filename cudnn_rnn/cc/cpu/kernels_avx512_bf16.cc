@@ -27,6 +27,9 @@ namespace {
 
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
 
+// Requires the file above.
+#include "cudnn_rnn/cc/cpu/bfloat16_pairs_avx512.inc"
+
 #define CUDNN_RNN_BFLOAT16_PANELS
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 

@@ -12,24 +12,13 @@ namespace {
 constexpr int kVectorBytes = 16;
 #include "cudnn_rnn/cc/cpu/vectors.inc"
 
+// Requires the file above.
+#include "cudnn_rnn/cc/cpu/partial_vectors.inc"
+
 // At most 12 of the 16 registers hold sums.
 constexpr int TileRows(int vectors) { return vectors == 1 ? 8 : 12 / vectors; }
 constexpr int RegisterVectors(int, int vectors) { return vectors; }
 
-template <typename T>
-CUDNN_RNN_INLINE Vector<T> LoadPart(const T* source, int64_t count) {
-  Vector<T> value = {};
-  for (int64_t i = 0; i < Lanes<T>(); ++i) {
-    if (i < count) value[i] = source[i];
-  }
-  return value;
-}
-template <typename T>
-CUDNN_RNN_INLINE void StorePart(const Vector<T>& value, T* target, int64_t count) {
-  for (int64_t i = 0; i < Lanes<T>(); ++i) {
-    if (i < count) target[i] = value[i];
-  }
-}
 // Rounds twice: not every processor has an instruction that rounds once.
 template <typename V>
 CUDNN_RNN_INLINE V MultiplyAdd(const V& a, const V& b, const V& c) {

@@ -38,11 +38,11 @@ template <typename T>
 Status TransposeMatrices(const std::vector<Transposition<T>>& transpositions,
                          const std::string& instruction_set, ParallelRunner* runner) {
   const Kernels<T>* kernels;
-  // Panels of kernels that round hold pairs.
+  // Panels of kernels that round hold pairs. The default for float does not round.
   constexpr DataType kDataType = sizeof(T) == 4 ? DataType::kFloat : DataType::kDouble;
   CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(instruction_set, kDataType, &kernels));
   if (kernels->rounds()) {
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(Name(InstructionSet::kAvx512), kDataType, &kernels));
+    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(/*instruction_set=*/"", kDataType, &kernels));
   }
   int64_t num_elements = 0;
   for (const Transposition<T>& one : transpositions) num_elements += one.rows * one.columns;
