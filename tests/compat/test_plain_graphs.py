@@ -530,7 +530,9 @@ def test_the_library_alone_serves_a_saved_model(tmp_path):
     save_model_of_tensorflow_1(tmp_path, training=False)
     (tmp_path / "fused").rename(tmp_path / "saved_model_folder")
     (block,) = [block for block in blocks("serving.md") if "load_op_library" in block]
-    shutil.copy(library.library_path(), str(tmp_path / "_cudnn_rnn_ops.so"))
+    adapter = library.library_path()
+    shutil.copy(adapter, str(tmp_path / "ops.so"))
+    shutil.copy(os.path.join(os.path.dirname(adapter), library.ENGINE_NAME), str(tmp_path))
     run_stock("%s\n%s" % (block, STOCK_CHECK), tmp_path, folder=tmp_path)
 
 

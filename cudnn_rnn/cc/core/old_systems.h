@@ -1,5 +1,5 @@
 // Lets a library compiled with a new g++ and glibc run on Linux distributions as old as those that
-// TensorFlow's wheels support. Only wheels for distribution need it: scripts/build_wheels puts it
+// TensorFlow's wheels support. Only wheels for distribution need it: CUDNN_RNN_OLD_SYSTEMS puts it
 // in front of every source with `-include`. It is for g++ or clang++, libstdc++ and glibc on
 // x86-64 and aarch64.
 //
