@@ -245,7 +245,11 @@ def _loop(cell, sequences, states, num_steps):
         maximum_iterations=num_steps,
     )
     outputs = tf.raw_ops.TensorListStack(
-        input_handle=outputs, element_shape=shape, element_dtype=dtype
+        input_handle=outputs,
+        element_shape=shape,
+        element_dtype=dtype,
+        # TFLite's converter refuses a list of a known length without it.
+        num_elements=num_steps if isinstance(num_steps, int) else -1,
     )
     return outputs, tuple(states)
 

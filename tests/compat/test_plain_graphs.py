@@ -279,7 +279,8 @@ close(gradients[1].numpy(), arrays["d_params"])
 compiled = tf.function(model.run, jit_compile=True)
 close(compiled(inputs, lengths).numpy(), arrays["outputs"])
 
-# TFLite, with an unknown number of time steps and batch size, and with SELECT_TF_OPS allowed.
+# TFLite, with an unknown or fixed number of time steps, an unknown batch size, and with
+# SELECT_TF_OPS allowed.
 def in_tflite(name, ops, *given):
     converter = tf.lite.TFLiteConverter.from_saved_model(folder + "/" + name)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS] + ops
@@ -290,7 +291,8 @@ def in_tflite(name, ops, *given):
 for ops in ([], [tf.lite.OpsSet.SELECT_TF_OPS]):
     found = in_tflite("plain", ops, arrays["inputs"], arrays["lengths"])
     close(found, arrays["outputs"])
-    close(in_tflite("plain_keras", ops, arrays["keras_inputs"]), arrays["keras_outputs"])
+    for name in ("plain_keras", "plain_keras_fixed"):
+        close(in_tflite(name, ops, arrays["keras_inputs"]), arrays["keras_outputs"])
 
 keras_model = tf.saved_model.load(folder + "/plain_keras")
 close(keras_model.serve(tf.constant(arrays["keras_inputs"])).numpy(), arrays["keras_outputs"])
@@ -299,14 +301,27 @@ print("right")
 """
 
 
+def make_masked_model(steps):
+    """Returns a Keras model for inputs `[batch, steps, WIDTH]`."""
+    from cudnn_rnn.keras import LSTM
+
+    keras = tensorflow.keras
+    layers = [
+        keras.Input((steps, WIDTH)),
+        keras.layers.Masking(),
+        keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True)),
+        LSTM(UNITS, return_sequences=True),
+        LSTM(UNITS),
+    ]
+    return keras.Sequential(layers)
+
+
 @needs_tensorflow_2
 def test_saved_models_of_tensorflow_2(tmp_path):
     """Functions and a Keras model: results, gradients, XLA and TFLite without this package.
 
     One of the LSTMs has a projection.
     """
-    from cudnn_rnn.keras import LSTM
-
     module = tensorflow.Module()
     module.params = tensorflow.Variable(initial_params(2, "lstm"))
     module.projected = tensorflow.Variable(initial_params(2, "lstm", num_proj=2))
@@ -330,20 +345,14 @@ def test_saved_models_of_tensorflow_2(tmp_path):
         loss = tf.reduce_sum(outputs**2)
     gradients = tape.gradient(loss, [inputs, module.params])
     tensorflow.saved_model.save(module, str(tmp_path / "fused"), signatures=module.run)
-    keras = tensorflow.keras
-    model = keras.Sequential(
-        [
-            keras.Input((None, WIDTH)),
-            keras.layers.Masking(),
-            keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True)),
-            LSTM(UNITS, return_sequences=True),
-            LSTM(UNITS),
-        ]
-    )
     keras_inputs = np.swapaxes(random_inputs(), 0, 1).copy()
     keras_inputs[0, 1:3] = 0  # masked steps before others
     keras_inputs[1, 4:] = 0
-    model.export(str(tmp_path / "keras"), verbose=False)
+    models = [make_masked_model(steps) for steps in (None, keras_inputs.shape[1])]
+    models[1].set_weights(models[0].get_weights())
+    for model, name in zip(models, ("keras", "keras_fixed")):
+        model.export(str(tmp_path / name), verbose=False)
+        assert cudnn_rnn.export_plain(tmp_path / name, tmp_path / ("plain_" + name)) >= 2
     np.savez(
         str(tmp_path / "arrays.npz"),
         inputs=inputs.numpy(),
@@ -352,10 +361,9 @@ def test_saved_models_of_tensorflow_2(tmp_path):
         d_inputs=gradients[0].numpy(),
         d_params=tf.convert_to_tensor(gradients[1]).numpy(),
         keras_inputs=keras_inputs,
-        keras_outputs=model(keras_inputs).numpy(),
+        keras_outputs=models[0](keras_inputs).numpy(),
     )
     assert cudnn_rnn.export_plain(tmp_path / "fused", tmp_path / "plain") == 2
-    assert cudnn_rnn.export_plain(tmp_path / "keras", tmp_path / "plain_keras") >= 2
     run_stock(STOCK_PROGRAM_OF_TENSORFLOW_2, tmp_path)
 
 
