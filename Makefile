@@ -5,7 +5,7 @@ TENSORFLOW ?= tensorflow==2.21.0
 ARGS ?=
 export PYTHON TENSORFLOW
 
-.PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads cudnn-test \
+.PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads core-test-arm64 cudnn-test \
 	cudnn-test-sanitized cudnn-host-test declarations torch-parity mutants test-gpu bench bench-core bench-gpu pack-gpu trials \
 	try-versions wheels lint format clean
 
@@ -35,6 +35,7 @@ help:
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
 	@echo "  make core-test-threads                 the tests of thread teams with the thread sanitizer"
+	@echo "  make core-test-arm64                   cross-compiled for ARM64, under an emulator; takes ten minutes"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"
 	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
 	@echo "  make cudnn-host-test                   compare the mock and the plans' descriptors with real versions of cuDNN,"
@@ -86,6 +87,10 @@ core-test-sanitized:
 
 core-test-threads:
 	@bash scripts/cpp.sh test thread-sanitized team_test
+
+core-test-arm64:
+	@bash scripts/cpp.sh test aarch64 core_test
+	@bash scripts/cpp.sh test aarch64-neoverse-n1 core_test
 
 cudnn-test:
 	@bash scripts/cpp.sh test release cudnn_test $(ARGS)
