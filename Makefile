@@ -7,13 +7,14 @@ export PYTHON TENSORFLOW
 
 .PHONY: help demo docs test python-test test-all core-test core-test-sanitized core-test-threads core-test-arm64 cudnn-test \
 	cudnn-test-sanitized cudnn-host-test declarations torch-parity mutants test-gpu bench bench-core bench-gpu pack-gpu trials \
-	try-versions wheels lint format clean
+	try-versions wheel lint format clean
 
 help:
 	@echo "cudnn_rnn: tf.contrib.cudnn_rnn for current versions of TensorFlow, also on a CPU"
 	@echo
-	@echo "Install (in an environment with TensorFlow):"
-	@echo "  pip install --no-build-isolation .     compile the package for that TensorFlow and install it"
+	@echo "Install:"
+	@echo "  pip install cudnn_rnn-0.3.0-....whl    a wheel, for any TensorFlow from 1.14 to 2.21"
+	@echo "  pip install --no-build-isolation .     compile for the TensorFlow of this environment and install it"
 	@echo
 	@echo "Try (in a new environment under .venv):"
 	@echo "  make demo                              train a character language model, save it, restore it"
@@ -28,10 +29,10 @@ help:
 	@echo "  make python-test ARGS='-k gradients'   run some of the Python tests"
 	@echo "  make trials                            fuzzing, schedules, faults, load, errors: docs/reliability.md; takes an"
 	@echo "                                         hour; ARGS=--help lists them, ARGS=--short takes five minutes"
-	@echo "  make try-versions                      test many TensorFlow versions; takes one to two hours,"
-	@echo "                                         downloads 8 GB; ARGS=--help lists the options"
-	@echo "  make wheels                            build and check a wheel for each TensorFlow, into dist/; downloads"
-	@echo "                                         8 GB; ARGS='2.21 1.15' builds some, ARGS=--help lists the options"
+	@echo "  make try-versions                      test many TensorFlow versions; takes two hours, downloads 9 GB;"
+	@echo "                                         ARGS=--help lists the options"
+	@echo "  make wheel                             build one wheel for all TensorFlow versions, into dist/; downloads 5 GB;"
+	@echo "                                         ARGS='2.21 1.15' is for two of them, ARGS=--help explains"
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
 	@echo "  make core-test-threads                 the tests of thread teams with the thread sanitizer"
@@ -76,8 +77,8 @@ trials:
 try-versions:
 	@python3 scripts/try_tensorflow_versions $(ARGS)
 
-wheels:
-	@python3 scripts/build_wheels $(ARGS)
+wheel:
+	@python3 scripts/build_wheel $(ARGS)
 
 core-test:
 	@bash scripts/cpp.sh test release core_test

@@ -156,12 +156,6 @@ def unpack(release, python, machine="x86_64"):
     return description
 
 
-def libraries(release, machine="x86_64"):
-    """Returns the paths of TensorFlow's libraries that `unpack` unpacked."""
-    version = _package_for(release, machine)[1]
-    return [_library_in(os.path.join(FOLDER, "%s-%s" % (version, machine)))]
-
-
 def _numbers(version):
     return tuple(int(number) for number in version.split(".")[:2])
 

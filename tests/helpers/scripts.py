@@ -19,6 +19,7 @@ def load_program(path):
 
 
 def load_script(name, monkeypatch):
-    """Returns a program of scripts/, whose name has no suffix; writes no compiled file."""
+    """Returns a file of scripts/ as a module; writes no compiled file."""
     monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(FOLDER)
     return load_program(os.path.join(FOLDER, name))

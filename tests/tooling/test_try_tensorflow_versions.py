@@ -30,7 +30,7 @@ def commands(program, monkeypatch):
     """Mocks trials that end at once, failing for TensorFlow 2.4.4; returns their commands."""
     commands = []
 
-    def status_of(trial, command, folder=None):
+    def status_of(trial, command, folder=None, **variables):
         commands.append(command)
         with open(trial.log, "a") as file:
             file.write("a line\n")
@@ -39,9 +39,9 @@ def commands(program, monkeypatch):
                 write_results(argument.partition("=")[2])
         return int(trial.name.startswith("2.4.4-"))
 
-    monkeypatch.setattr(program, "find_python", lambda version: "/python" + version)
-    monkeypatch.setattr(program.Trial, "_status_of", status_of)
-    monkeypatch.setattr(program.Trial, "_cpp_standard", lambda trial: "c++17")
+    monkeypatch.setattr("release_environment.find_python", lambda version: "/python" + version)
+    monkeypatch.setattr(program.Trial, "status_of", status_of)
+    monkeypatch.setattr(program, "build_wheel", lambda versions: "/a.whl")
     return commands
 
 
@@ -66,11 +66,11 @@ def test_unknown_version_is_refused(program):
 
 
 def test_list_holds_the_oldest_and_the_newest_version(program):
-    versions = [version.tensorflow for version in program.VERSIONS]
+    versions = [version.tensorflow for version in program.RELEASES]
     for name in ("OLDEST_TENSORFLOW", "NEWEST_TENSORFLOW_TRIED"):
         expected = getattr(cudnn_rnn._version, name)
         assert any(version.startswith(expected + ".") for version in versions)
-    assert len({version[:2] for version in program.VERSIONS}) == len(versions)
+    assert len({version[:2] for version in program.RELEASES}) == len(versions)
 
 
 def test_files_of_the_selections_exist(program):
@@ -82,11 +82,11 @@ def test_files_of_the_selections_exist(program):
 def test_the_next_version_is_tried_after_a_failure(program, commands, capsys):
     assert program.main(["2.15.1", "2.4.4", "1.14.0"]) == 1
     rows = program.read_rows(program.TABLE)
-    results = {key: row[2:5] for key, row in rows.items()}
+    results = {key: row[2:4] for key, row in rows.items()}
     assert results == {
-        ("1.14.0", "3.7"): ["c++17", "long", "2 passed, 1 skipped"],
-        ("2.4.4", "3.8"): ["", "long", "FAILED: installation"],
-        ("2.15.1", "3.11"): ["c++17", "long", "2 passed, 1 skipped"],
+        ("1.14.0", "3.7"): ["long", "2 passed, 1 skipped"],
+        ("2.4.4", "3.8"): ["long", "FAILED: installation"],
+        ("2.15.1", "3.11"): ["long", "2 passed, 1 skipped"],
     }
     assert "1 of 3 versions failed" in capsys.readouterr().out
     assert "--all" in commands[-1]
@@ -103,7 +103,7 @@ def test_rows_of_other_versions_are_kept(program, commands):
 
 
 def test_rows_name_the_commit_and_whether_files_were_changed(program, commands, tmp_path):
-    assert program.HEADINGS[6] == "Commit"
+    assert program.HEADINGS[5] == "Commit"
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     program.ROOT, program.TABLE = str(checkout), "docs/table.md"
@@ -141,7 +141,7 @@ def rows_of(program, *versions):
     """Tries the versions; returns the commits in all rows of the table."""
     os.makedirs(program.FOLDER, exist_ok=True)
     assert program.main([*versions, "--table", program.TABLE]) == 0
-    return [row[6] for row in program.read_rows(os.path.join(program.ROOT, program.TABLE)).values()]
+    return [row[5] for row in program.read_rows(os.path.join(program.ROOT, program.TABLE)).values()]
 
 
 def test_the_commit_is_that_of_the_build(program, commands, monkeypatch):
@@ -150,17 +150,40 @@ def test_the_commit_is_that_of_the_build(program, commands, monkeypatch):
     monkeypatch.setattr(program, "commit_of_checkout", lambda: commits[bool(commands)])
     assert program.main(["2.15.1"]) == 0
     (row,) = program.read_rows(program.TABLE).values()
-    assert row[6] == "of the build"
+    assert row[5] == "of the build"
 
 
-def test_rows_from_before_there_was_a_commit(program, commands):
-    os.makedirs(os.path.dirname(program.TABLE))
-    with open(program.TABLE, "w") as file:
-        file.write("| 2.8.4 | 3.8 | c++14 | long | 5 passed | 2026-11-22 |\n")
-    assert program.main(["2.15.1"]) == 0
-    rows = program.read_rows(program.TABLE)
-    assert [len(row) for row in rows.values()] == [7, 7]
-    assert rows["2.8.4", "3.8"][5:] == ["2026-11-22", "unknown"]
+def test_the_wheel_is_the_same_for_all_versions(program, commands, monkeypatch, tmp_path):
+    built, wheels = [], []
+    monkeypatch.setattr(program, "build_wheel", lambda versions: built.append(versions) or "/a.whl")
+    make = program.Trial.make
+
+    def make_and_note(trial, *arguments, **variables):
+        wheels.append(variables["WHEEL"])
+        make(trial, *arguments, **variables)
+
+    monkeypatch.setattr(program.Trial, "make", make_and_note)
+    assert program.main(["2.15.1", "2.16.2"]) == 0
+    assert [release.tensorflow for releases in built for release in releases] == [
+        "2.15.1",
+        "2.16.2",
+    ]
+    assert program.main(["2.15.1", "--wheel", str(tmp_path / "b.whl")]) == 0
+    assert wheels == ["/a.whl", "/a.whl", str(tmp_path / "b.whl")] and len(built) == 1
+
+
+def test_the_wheel_is_built_for_each_minor_version_once(program, monkeypatch):
+    """2.21.0 is tried in two Pythons."""
+    commands = []
+
+    def run(command, **options):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, stdout="a message\na/b.whl\n")
+
+    monkeypatch.setattr(program.subprocess, "run", run)
+    assert program.build_wheel(program.RELEASES) == os.path.join(ROOT, "a/b.whl")
+    minors = commands[0][commands[0].index("bash", 1) + 1 :]
+    assert minors[0] == "1.14" and minors[-1] == "2.21" and len(minors) == len(set(minors)) == 24
 
 
 def test_documents_agree_with_the_list(program):
@@ -169,15 +192,15 @@ def test_documents_agree_with_the_list(program):
     with open(path) as file:
         assert file.read().startswith(program.TITLE + "| %s |\n" % " | ".join(program.HEADINGS))
     rows = program.read_rows(path)
-    assert set(rows) == {version[:2] for version in program.VERSIONS}
+    assert set(rows) == {version[:2] for version in program.RELEASES}
     assert {len(row) for row in rows.values()} == {len(program.HEADINGS)}
     with open(os.path.join(ROOT, "README.md")) as file:
         text = file.read().replace("\n", " ")
     (claim,) = re.findall(r"Tested with TensorFlow (.*?); \[docs/tens", text)
     tensorflows, pythons = claim.split(", on Python ")
-    expected = {version.tensorflow.rpartition(".")[0] for version in program.VERSIONS}
+    expected = {version.tensorflow.rpartition(".")[0] for version in program.RELEASES}
     assert expanded(tensorflows) == expected
-    assert expanded(pythons) == {version.python for version in program.VERSIONS}
+    assert expanded(pythons) == {version.python for version in program.RELEASES}
 
 
 def expanded(text):
@@ -192,8 +215,8 @@ def expanded(text):
 
 
 def test_every_version_has_its_turn(program, commands):
-    others = [version for version in program.VERSIONS if version[:2] not in program.IN_EVERY_RUN]
-    assert len(others) == len(program.VERSIONS) - 2
+    others = [version for version in program.RELEASES if version[:2] not in program.IN_EVERY_RUN]
+    assert len(others) == len(program.RELEASES) - 2
     turns = [program.chosen_versions([], turn) for turn in range(1000, 1000 + len(others))]
     assert sorted(version for (version,) in turns) == sorted(others)
     assert program.main(["2.4.4", "2.15.1", "--turn", "7"]) == 0
@@ -201,10 +224,10 @@ def test_every_version_has_its_turn(program, commands):
 
 
 def test_missing_python_is_a_failure(program, commands, monkeypatch):
-    monkeypatch.setattr(program, "find_python", lambda version: None)
+    monkeypatch.setattr("release_environment.find_python", lambda version: None)
     assert program.main(["2.15.1"]) == 1
     (row,) = program.read_rows(program.TABLE).values()
-    assert row[4] == "FAILED: no Python 3.11 was found"
+    assert row[3] == "FAILED: no Python 3.11 was found"
 
 
 @pytest.mark.parametrize("options, kept", [([], False), (["--keep"], True)])
@@ -216,7 +239,7 @@ def test_environments_are_deleted_or_kept(program, commands, tmp_path, options, 
 def test_quick_runs_fewer_tests(program, commands):
     program.main(["2.15.1", "--quick"])
     (row,) = program.read_rows(program.TABLE).values()
-    assert row[3] == "short"
+    assert row[2] == "short"
     assert "--all" not in commands[-1]
     files = [word for word in commands[-1] if re.match(r"tests/\w+/\w+\.py$", word)]
     assert files == ["tests/%s.py" % name for name in program.QUICK_TESTS]
