@@ -1,8 +1,8 @@
 """Builds the package's libraries with CMake: finds TensorFlow and the programs, runs the build.
 
 `setup.py` (pip) and `configure.py` (Bazel) share this module. It needs Python 3.7 or later and only
-the standard library. Every user error raises `SystemExit` with a text that says what to do; pip shows
-that text.
+the standard library. Every user error raises `SystemExit` with a text that says what to do; pip
+shows that text.
 """
 
 import functools

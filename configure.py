@@ -16,7 +16,10 @@ def main():
     (include_folder,) = tensorflow["include_folders"]
     library_folder, library = os.path.split(tensorflow["library"])
     link_flags = ["-L" + library_folder, "-l:" + library]
-    definitions = [*tensorflow["definitions"], "_GLIBCXX_USE_CXX11_ABI=%d" % tensorflow["cxx11_abi"]]
+    definitions = [
+        *tensorflow["definitions"],
+        "_GLIBCXX_USE_CXX11_ABI=%d" % tensorflow["cxx11_abi"],
+    ]
     options = [
         "--repo_env=CUDNN_RNN_TENSORFLOW_INCLUDE=" + include_folder,
         "--repo_env=CUDNN_RNN_TENSORFLOW_LINK_FLAGS=" + "\t".join(link_flags),

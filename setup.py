@@ -89,8 +89,8 @@ setup(
     python_requires=">=3.7",
     # TensorFlow is required but not listed: it has many package names (tensorflow, tensorflow-gpu,
     # tensorflow-cpu, vendors' builds), and listing one could install a second TensorFlow over the
-    # user's. The build and the import check for TensorFlow instead. For the same reason no extra lists
-    # tf_keras: each version of it requires its own TensorFlow.
+    # user's. The build and the import check for TensorFlow instead. No extra lists tf_keras either,
+    # because each version of it requires its own TensorFlow.
     install_requires=["numpy"],
     extras_require={
         "demo": ["matplotlib", "tqdm"],

@@ -72,14 +72,37 @@ check_arguments() {
     done
 }
 
-# Prints a checksum of everything that determines what gets installed.
+# Prints a checksum of everything that determines what a wheel contains.
 fingerprint() {
     {
         printf '%s\n' "$@"
-        find setup.py build_support.py build_cache.py pyproject.toml MANIFEST.in cudnn_rnn -type f \
-            ! -name '*.pyc' ! -name '*.so' ! -name '_build_info.json' -print0 |
-            LC_ALL=C sort -z | xargs -0 sha256sum
+        find CMakeLists.txt cmake setup.py build_support.py pyproject.toml MANIFEST.in README.md cudnn_rnn \
+            scripts/build_wheel scripts/tensorflow_releases.py -type f \
+            ! -path '*/_libraries/*' ! -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     } | sha256sum
+}
+
+# make_wheel VERSION...: prints the path of a wheel for these minor versions of TensorFlow. Builds it
+# if the sources changed since the last call for the same versions.
+make_wheel() {
+    local dist built
+    dist=".build/wheel/for-$(printf '%s\n' "$@" | sha256sum | cut -c 1-8)"
+    built="$(fingerprint "$@")"
+    if [ "$(cat "$dist/stamp" 2>/dev/null)" != "$built" ]; then
+        say "Building a wheel for TensorFlow $* (about a minute for each)" >&2
+        rm -f "$dist/stamp"
+        scripts/build_wheel --dist "$dist" "$@" >&2 || fail "there is no wheel; the reason is above."
+        printf '%s\n' "$built" >"$dist/stamp"
+    fi
+    printf '%s\n' "$dist"/*.whl
+}
+
+# versions_in REQUIREMENT...: prints the minor versions of TensorFlow in pip's requirements.
+versions_in() {
+    local requirement
+    for requirement in "$@"; do
+        [[ "$requirement" =~ ^tensorflow[a-z-]*==([0-9]+\.[0-9]+) ]] && printf '%s\n' "${BASH_REMATCH[1]}"
+    done
 }
 
 # Runs pip in the environment FOLDER.
@@ -107,22 +130,32 @@ make_requirements() {
 }
 
 # make_environment FOLDER PYTHON EXTRA REQUIREMENT...
-# Like make_requirements, but also compiles and installs this project; repeats that only if
-# something changed. EXTRA: a key of setup.py's extras_require, or an empty string. With
-# ONLY_REQUIREMENTS=1, leaves the project out.
+# Like make_requirements, but also installs this project; repeats that only if something changed.
+# One of the requirements is a TensorFlow.
+#   EXTRA               a key of setup.py's extras_require, or an empty string
+#   WHEEL               installs this wheel
+#   WHEEL_TENSORFLOWS   without WHEEL, builds one for these versions; by default, for the one that is
+#                       required
+#   ONLY_REQUIREMENTS   if set, leaves the project out
 make_environment() {
-    local folder="$1" python="$2" extra="$3"
+    local folder="$1" python="$2" extra="$3" wheel="${WHEEL:-}" versions wanted
     shift 3
     make_requirements "$folder" "$python" setuptools wheel "$@"
     [ -z "${ONLY_REQUIREMENTS:-}" ] || return 0
-    local built
-    built="$(fingerprint "$extra")"
-    if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$built" ]; then
-        say "Compiling cudnn_rnn and installing it into $folder (about a minute)"
+    if [ -z "$wheel" ]; then
+        versions="${WHEEL_TENSORFLOWS:-$(versions_in "$@")}"
+        [ -n "$versions" ] || fail "no version of TensorFlow is required in: $*. Name one, such as tensorflow==2.21.0"
+        # shellcheck disable=SC2086 # several versions
+        wheel="$(make_wheel $versions)" || exit
+    fi
+    wanted="$extra $(sha256sum <"$wheel")"
+    if [ "$(cat "$folder/project.stamp" 2>/dev/null)" != "$wanted" ]; then
+        say "Installing cudnn_rnn into $folder"
         rm -f "$folder/project.stamp"
-        pip_install "$folder" --no-build-isolation ".${extra:+[$extra]}" ||
-            fail "cudnn_rnn cannot be compiled and installed into $folder; the reason is above."
-        printf '%s\n' "$built" >"$folder/project.stamp"
+        # First what the extra requires, then this wheel, even over another one of the same version.
+        pip_install "$folder" "$wheel${extra:+[$extra]}" && pip_install "$folder" --force-reinstall --no-deps "$wheel" ||
+            fail "cudnn_rnn cannot be installed into $folder; the reason is above."
+        printf '%s\n' "$wanted" >"$folder/project.stamp"
     fi
 }
 

@@ -26,6 +26,8 @@ run_pytest() { # NAME FOLDER PYTEST-ARGUMENT...
 ran=()
 status=0
 python_1="$(PYTHON='' find_python 3.7)" || python_1=""
+# One wheel, for both.
+WHEEL_TENSORFLOWS="$(versions_in "$TENSORFLOW" ${python_1:+"$TENSORFLOW_1"})"
 if [ -n "$python_1" ]; then # pip uses one core
     ONLY_REQUIREMENTS=1 make_tensorflow_1_environment "$python_1" &
 fi

@@ -1,4 +1,4 @@
-"""Checks of a wheel that do not run it: its files, paths, symbols and how its libraries are found."""
+"""Checks a wheel without running it: its files, paths and symbols, and how the engine is found."""
 
 import hashlib
 import json
@@ -9,11 +9,13 @@ import tempfile
 import zipfile
 
 MAXIMUM_BYTES = 25e6
+# The newest glibc that the platform in the wheel's name may be of.
+NEWEST_GLIBC = (2, 28)
 
 ENGINE = "libcudnn_rnn_engine.so"
 LIBRARIES = "cudnn_rnn/_libraries/"
 CONTENTS = re.compile(
-    r"cudnn_rnn(/[a-z_]+)*/[a-z0-9_]+\.py$|cudnn_rnn/py\.typed$|cudnn_rnn-[^/]*\.dist-info/"
+    r"cudnn_rnn(/[a-z0-9_]+)*/[a-z0-9_]+\.py$|cudnn_rnn/py\.typed$|cudnn_rnn-[^/]*\.dist-info/"
     r"|cudnn_rnn/_libraries/(libcudnn_rnn_engine\.so|ops_tf\d+\.\d+_abi[01]\.so|build_info\.json)$"
 )
 
@@ -86,41 +88,33 @@ def check_build_info(wheel, libraries, tensorflows):
 
 
 def check_needs(wheel, libraries, tensorflows):
-    """Fails if an adapter needs a newer system than its TensorFlow, or the engine than any."""
-    engine = needs_of(os.path.join(libraries, ENGINE))
+    """Fails if a library needs a newer system than the wheel's name says, or than its TensorFlow.
+
+    For libstdc++, only the wheel's name counts: TensorFlow 1.15 to 2.20 also supports systems whose
+    libstdc++ lacks the C++11 ABI, which the engine has.
+    """
     tags = re.findall(r"manylinux_(\d+)_(\d+)_", os.path.basename(wheel))
-    if not tags:
-        fail(wheel, "its name has no platform such as manylinux_2_28")
-    promised = min((int(major), int(minor)) for major, minor in tags)
+    promised = [(int(major), int(minor)) for major, minor in tags]
+    if not promised or min(promised) > NEWEST_GLIBC:
+        fail(wheel, "its name has no platform as old as manylinux_%d_%d" % NEWEST_GLIBC)
+    engine = glibc_of(os.path.join(libraries, ENGINE))
     for name, tensorflow in tensorflows.items():
-        theirs = needs_of(tensorflow["library"])
-        ours = needs_of(os.path.join(libraries, name))
-        for library, needs in ((name, ours), (ENGINE, engine)):
-            newer = [key for key in needs if needs[key] > theirs.get(key, ())]
-            if newer or needs.get("GLIBC", ()) > promised:
-                text = "%s needs %s; TensorFlow %s needs %s"
-                texts = (library, describe(needs), tensorflow["version"], describe(theirs))
-                fail(wheel, text % texts)
+        theirs = glibc_of(tensorflow["library"])
+        for library, ours in ((name, glibc_of(os.path.join(libraries, name))), (ENGINE, engine)):
+            if ours > min(promised + [theirs]):
+                text = "%s needs glibc %d.%d, but TensorFlow %s only %d.%d"
+                fail(wheel, text % (library, *ours[:2], tensorflow["version"], *theirs[:2]))
 
 
-def needs_of(library):
-    """Returns the newest symbol version that the library needs, by name: {"GLIBC": (2, 14)}."""
-    needs = {}
+def glibc_of(library):
+    """Returns the oldest glibc that a library works with, such as (2, 14)."""
     printed = readelf("--version-info", library).partition("Version needs section")[2]
-    for name, version in re.findall(r"Name: (GLIBC|GLIBCXX|CXXABI)_([\d.]+)", printed):
-        numbers = tuple(int(number) for number in version.split("."))
-        needs[name] = max(needs.get(name, numbers), numbers)
-    return needs
-
-
-def describe(needs):
-    return ", ".join(
-        "%s %s" % (name, ".".join(str(number) for number in needs[name])) for name in sorted(needs)
-    )
+    versions = re.findall(r"Name: GLIBC_([\d.]+)", printed)
+    return max(tuple(int(number) for number in version.split(".")) for version in versions)
 
 
 def check_search(wheel, adapter):
-    """Fails unless the adapter finds the engine in its own folder, whatever LD_LIBRARY_PATH says."""
+    """Fails unless the adapter finds the engine only in its own folder."""
     printed = readelf("--dynamic", adapter)
     found = re.findall(r"\((RPATH|RUNPATH)\).*\[(.*)\]", printed)
     if found != [("RPATH", "$ORIGIN")] or "[%s]" % ENGINE not in printed:

@@ -75,7 +75,7 @@ class Network:
             library.check(functions.cudnn_rnn_forward(prepared, forward))
             if is_training:
                 library.check(functions.cudnn_rnn_backward(prepared, backward))
-            functions.cudnn_rnn_release(prepared)
+            functions.cudnn_rnn_release_call(prepared)
 
         return step
 

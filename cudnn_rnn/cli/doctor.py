@@ -67,6 +67,7 @@ try:
     from cudnn_rnn.cli import doctor
     answer["library"] = library.library_path()
     answer["build_info"] = library.build_info()
+    answer["contents"] = library.describe_contents()
     answer["cpu_report"] = doctor.cpu_report(answer["library"])
     import tensorflow.compat.v1 as tf
     with tf.Graph().as_default(), tf.device("/cpu:0"):
@@ -180,7 +181,6 @@ class Doctor:
             self._broken("TensorFlow cannot be imported by this Python.", problem)
             self._print("Install TensorFlow into this environment, for example with")
             self._print("    %s -m pip install tensorflow==2.21.0" % sys.executable)
-            self._print("Then install cudnn_rnn, which is compiled for the installed TensorFlow.")
             return False
         found, problem = run_trial(_TRY_LIBRARY)
         if found is not None and "problem" in found:
@@ -193,6 +193,7 @@ class Doctor:
         version = info.get("tensorflow", "of unknown version")
         compiler = info.get("compiler", "an unknown compiler")
         self._fact("Built", "for TensorFlow %s, with %s" % (version, compiler))
+        self._fact("Libraries for", "\n".join(textwrap.wrap(found["contents"], 80)))
         report = found["cpu_report"]
         if tensorflow["version"].startswith("1."):  # whose ops have no bfloat16
             report = re.sub(r"^bfloat16:.*\n?", "", report, flags=re.MULTILINE)
@@ -329,8 +330,8 @@ def describe_tensorflow(answer):
 _DESCRIPTION = """\
 Reports what is installed and whether it works.
 
-The command reports the versions; checks that TensorFlow can be imported, that the op library was
-built for this TensorFlow, and that a small RNN computes the right numbers; and shows which driver
+The command reports the versions; checks that TensorFlow can be imported, that the package has an op
+library for this TensorFlow, and that a small RNN computes the right numbers; and shows which driver
 and cuDNN were found and which kernels run on a GPU. It changes nothing. It takes a few seconds,
 because each check starts TensorFlow in a new process."""
 

@@ -30,9 +30,8 @@ With TensorFlow 2, tf.contrib also provides what programs use beside it: the blo
 of rnn, seq2seq.sequence_loss, training.HParams, learn.ModeKeys and more (docs/migrating.md lists
 all), and layers and slim if the package tf_slim is installed. tf.layers, tf.nn.rnn_cell and the
 cells of tf.contrib.rnn that are not block cells need Keras 2. With Keras 3, install the package
-tf_keras; --tf1 then sets TF_USE_LEGACY_KERAS=1, unless you have set it. Both packages are the extra
-cudnn_rnn[contrib]. Not available are the rest of tf.contrib, and tf.estimator in TensorFlow 2.16
-and newer."""
+tf_keras in TensorFlow's version; --tf1 then sets TF_USE_LEGACY_KERAS=1, unless you have set it. Not
+available are the rest of tf.contrib, and tf.estimator in TensorFlow 2.16 and newer."""
 
 _HINT = """\
 python -m cudnn_rnn run: TensorFlow %s lacks this name of TensorFlow 1. If the program is written \

@@ -121,7 +121,7 @@ class Training {
     cudnn_rnn_prepared_call* prepared = nullptr;
     if (code == 0) code = cudnn_rnn_prepare(planner, &config, &call, &prepared, &sizes);
     if (code == 0) code = function(prepared);
-    cudnn_rnn_release(prepared);
+    cudnn_rnn_release_call(prepared);
     cudnn_rnn_destroy_planner(planner);
     return code;
   }

@@ -1,16 +1,16 @@
-"""Finding, checking and loading the op library once, or raising a readable ImportError.
+"""Choosing, checking and loading the library once, or raising a readable ImportError.
 
-Every case runs in its own process on a modified copy of the installed package.
+Every case that imports runs in its own process on a modified copy of the installed package.
 """
 
 import functools
-import glob
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -23,8 +23,15 @@ from helpers import processes
 
 pytestmark = pytest.mark.ci
 
-INFO, LIBRARY = library.BUILD_INFO_NAME, library.LIBRARY_NAME
-REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps "
+ENGINE = library.ENGINE_NAME
+COMPILE = "pip install --no-build-isolation --force-reinstall --no-deps "
+REINSTALL = "Install it again:\n    %s -m pip install --force-reinstall --no-deps " % sys.executable
+
+
+def adapter():
+    """Returns the name of the adapter for this TensorFlow."""
+    return os.path.basename(library.library_path())
+
 
 # Starts both programs.
 FORGET = """
@@ -128,45 +135,63 @@ def printed_by(program, *arguments):
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def copy_package(folder, **changes):
-    """Copies the package and its library into `folder`, with `changes` in the build info."""
+def copy_package(folder):
+    """Copies the package to `folder`, with the engine and the adapter for this TensorFlow."""
     package = folder / "cudnn_rnn"
-    shutil.copytree(
-        os.path.dirname(cudnn_rnn.__file__),
-        str(package),
-        ignore=shutil.ignore_patterns("cc", "__pycache__", "_build_info.json", "*.so"),
-    )
-    shutil.copy(library.library_path(), str(package))
-    write_build_info(package, **changes)
+    ignored = shutil.ignore_patterns("cc", "__pycache__", library.LIBRARIES_FOLDER)
+    shutil.copytree(os.path.dirname(cudnn_rnn.__file__), str(package), ignore=ignored)
+    source = os.path.dirname(library.library_path())
+    (package / library.LIBRARIES_FOLDER).mkdir()
+    for name in (library.BUILD_INFO_NAME, ENGINE, adapter()):
+        shutil.copy(os.path.join(source, name), str(package / library.LIBRARIES_FOLDER))
     return package
 
 
-def write_build_info(package, **changes):
-    info = dict(library.build_info(), **changes)
-    (package / INFO).write_text(json.dumps(info))
+def info_path(package):
+    return package / library.LIBRARIES_FOLDER / library.BUILD_INFO_NAME
 
 
-def replace_library(package, content):
-    """Replaces the library by `content` and updates the checksum in the build info."""
-    (package / LIBRARY).write_bytes(content)
-    write_build_info(package, library_sha256=hashlib.sha256(content).hexdigest())
+def change_info(change):
+    """Returns a function that passes a package's build info and its adapter's entry to `change`."""
+
+    def change_package(package):
+        info = json.loads(info_path(package).read_text())
+        change(info, info["libraries"][adapter()])
+        info_path(package).write_text(json.dumps(info))
+
+    return change_package
+
+
+def update_adapter(**changes):
+    return change_info(lambda info, entry: entry.update(changes))
+
+
+def rename_adapter(name):
+    """Returns a function that makes this TensorFlow's adapter the one for another TensorFlow."""
+
+    def rename(info, entry):
+        info["libraries"] = {ENGINE: info["libraries"][ENGINE], name: entry}
+
+    return change_info(rename)
+
+
+def replace_library(package, content, name=None):
+    """Replaces a library, by default the adapter, and updates the checksum in the build info."""
+    name = name or adapter()
+    (package / library.LIBRARIES_FOLDER / name).write_bytes(content)
+    entry = {"sha256": hashlib.sha256(content).hexdigest()}
+    change_info(lambda info, _: info["libraries"][name].update(entry))(package)
 
 
 def change_library_bytes(position, value):
-    """Returns a function that changes one byte of the library's ELF header."""
+    """Returns a function that changes one byte of the adapter's ELF header."""
 
     def change(package):
-        content = bytearray((package / LIBRARY).read_bytes())
+        content = bytearray((package / library.LIBRARIES_FOLDER / adapter()).read_bytes())
         content[position] = value
         replace_library(package, bytes(content))
 
     return change
-
-
-def forget_the_checksum(package):
-    info = library.build_info()
-    del info["library_sha256"]
-    (package / INFO).write_text(json.dumps(info))
 
 
 def make_a_symbol_undefined(package):
@@ -178,44 +203,93 @@ def make_a_symbol_undefined(package):
 
 
 def damaged_info(content):
-    return lambda package: (package / INFO).write_bytes(content)
+    return lambda package: info_path(package).write_bytes(content)
 
 
-# Packages that must fail to load: what is done to the package's folder, and what the error names,
-# such as the TensorFlow that the library was built for and the running one.
+def cut_library(name=None):
+    return lambda package: os.truncate(
+        str(package / library.LIBRARIES_FOLDER / (name or adapter())), 100000
+    )
+
+
+RUNNING = "TensorFlow %s with C++ ABI %d" % (tf.version.VERSION, tf.sysconfig.CXX11_ABI_FLAG)
+INFO = library.BUILD_INFO_NAME
+
+# Packages that must fail to load: what is done to the package's folder, the advice, and what the
+# error names, such as the TensorFlow that the adapter is for and the running one.
 CASES = {
+    "other_minor_version": (
+        rename_adapter("ops_tf2.99_abi1.so"),
+        COMPILE,
+        ["has no library for %s, but only for TensorFlow 2.99 (C++ ABI 1).\n" % RUNNING],
+    ),
+    "no_adapter": (
+        change_info(lambda info, _: info["libraries"].pop(adapter())),
+        COMPILE,
+        ["has no library for " + RUNNING],
+    ),
     "other_version": (
-        functools.partial(write_build_info, tensorflow="2.99.1"),
+        update_adapter(tensorflow="2.99.1", tensorflow_git_version="v2.99.1"),
+        COMPILE,
         ["built for TensorFlow 2.99.1", "runs TensorFlow " + tf.version.VERSION],
     ),
     "other_commit": (
-        functools.partial(write_build_info, tensorflow_git_version="v2.99.1-1-gabcdef"),
+        update_adapter(tensorflow=tf.version.VERSION, tensorflow_git_version="v2.99.1-1-gabcdef"),
+        COMPILE,
         ["v2.99.1-1-gabcdef", str(tf.version.GIT_VERSION)],
     ),
-    "other_abi": (
-        functools.partial(write_build_info, cxx11_abi=1 - tf.sysconfig.CXX11_ABI_FLAG),
-        ["C++ ABI"],
-    ),
     "other_package": (
-        functools.partial(write_build_info, cudnn_rnn="77.0"),
+        change_info(lambda info, _: info.update(cudnn_rnn="77.0")),
+        REINSTALL,
         ["cudnn_rnn 77.0", "cudnn_rnn " + cudnn_rnn.__version__],
     ),
-    "no_checksum": (functools.partial(write_build_info, library_sha256=None), ["SHA-256"]),
-    "checksum_missing": (forget_the_checksum, ["SHA-256"]),
-    "library_of_32_bits": (change_library_bytes(4, 1), [LIBRARY, "ELF"]),
-    "library_for_aarch64": (change_library_bytes(18, 0xB7), [LIBRARY]),
-    "no_build_info": (lambda package: (package / INFO).unlink(), [INFO]),
-    "empty_build_info": (damaged_info(b""), [INFO]),
-    "build_info_is_a_list": (damaged_info(b"[1]"), [INFO]),
-    "build_info_is_binary": (damaged_info(b"\xff\x00\x80"), [INFO]),
-    "cut_library": (lambda package: os.truncate(str(package / LIBRARY), 100000), [LIBRARY]),
-    "empty_library": (lambda package: replace_library(package, b""), [LIBRARY]),
-    "text_library": (lambda package: replace_library(package, b"not a library"), [LIBRARY]),
-    "undefined_symbol": (make_a_symbol_undefined, ["no_such_function"]),
+    "no_checksum": (update_adapter(sha256=None), REINSTALL, ["SHA-256"]),
+    "checksum_missing": (
+        change_info(lambda _, entry: entry.pop("sha256")),
+        REINSTALL,
+        ["SHA-256"],
+    ),
+    "engine_not_described": (
+        change_info(lambda info, _: info["libraries"].pop(ENGINE)),
+        REINSTALL,
+        [ENGINE, "SHA-256"],
+    ),
+    "library_of_32_bits": (change_library_bytes(4, 1), COMPILE, ["ops_tf", "ELF"]),
+    "library_for_another_processor": (change_library_bytes(18, 0x2B), COMPILE, ["ops_tf"]),
+    "no_build_info": (lambda package: info_path(package).unlink(), REINSTALL, [INFO]),
+    "empty_build_info": (damaged_info(b""), REINSTALL, [INFO]),
+    "build_info_is_a_list": (damaged_info(b"[1]"), REINSTALL, [INFO]),
+    "build_info_is_binary": (damaged_info(b"\xff\x00\x80"), REINSTALL, [INFO]),
+    "build_info_without_libraries": (damaged_info(b"{}"), REINSTALL, [INFO, "libraries"]),
+    "build_info_with_numbers": (
+        damaged_info(b'{"libraries": {"a": 1}}'),
+        REINSTALL,
+        [INFO, "an entry of `libraries` is no object"],
+    ),
+    "cut_library": (cut_library(), REINSTALL, ["ops_tf", "damaged"]),
+    "cut_engine": (cut_library(ENGINE), REINSTALL, [ENGINE, "damaged"]),
+    "no_engine": (
+        lambda package: (package / library.LIBRARIES_FOLDER / ENGINE).unlink(),
+        REINSTALL,
+        [ENGINE, "damaged"],
+    ),
+    "empty_library": (lambda package: replace_library(package, b""), COMPILE, ["ops_tf"]),
+    "text_library": (
+        lambda package: replace_library(package, b"not a library"),
+        COMPILE,
+        ["ops_tf"],
+    ),
+    "text_engine": (
+        lambda package: replace_library(package, b"not a library", ENGINE),
+        COMPILE,
+        ["ops_tf", ENGINE],
+    ),
+    "undefined_symbol": (make_a_symbol_undefined, COMPILE, ["no_such_function"]),
     # The error lists the folders that were searched.
-    "no_library": (
-        lambda package: (package / LIBRARY).unlink(),
-        ["missing", LIBRARY, os.path.join("no_library0", "cudnn_rnn")],
+    "no_libraries": (
+        lambda package: shutil.rmtree(str(package / library.LIBRARIES_FOLDER)),
+        COMPILE,
+        ["missing", os.path.join("no_libraries0", "cudnn_rnn", library.LIBRARIES_FOLDER)],
     ),
 }
 
@@ -224,17 +298,18 @@ CASES = {
 def import_errors(tmp_path_factory):
     """Returns a dict from each case to [error type, message] of importing its package."""
     folders = {case: tmp_path_factory.mktemp(case) for case in CASES}
-    for case, (damage, _) in CASES.items():
+    for case, (damage, _, _) in CASES.items():
         damage(copy_package(folders[case]))
     outcomes = printed_by(IMPORT_ALL, *folders.values())
     return {case: outcomes[str(folder)] for case, folder in folders.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_import_errors_say_what_is_wrong_and_how_to_rebuild(import_errors, case):
+def test_import_errors_say_what_is_wrong_and_what_to_do(import_errors, case):
     error, message = import_errors[case]
+    _, advice, parts = CASES[case]
     assert error == "ImportError", message
-    for part in [REBUILD, sys.executable] + CASES[case][1]:
+    for part in [advice, sys.executable] + parts:
         assert part in message
 
 
@@ -247,13 +322,14 @@ def loaded(tmp_path_factory):
     checkouts, expected_paths = [], []
     for has_library_of_another_tensorflow in (False, True):
         checkout, installed = (tmp_path_factory.mktemp(name) for name in ("checkout", "installed"))
-        package = copy_package(checkout, tensorflow="2.99.1")
-        (checkout / "setup.py").write_text("")
-        (package / "cc").mkdir()
-        (package / "cc" / "sources.bzl").write_text("")
-        if not has_library_of_another_tensorflow:
-            (package / LIBRARY).unlink()
-        expected_paths.append(str(copy_package(installed) / LIBRARY))
+        package = copy_package(checkout)
+        for name in ("setup.py", "CMakeLists.txt"):
+            (checkout / name).write_text("")
+        if has_library_of_another_tensorflow:
+            rename_adapter("ops_tf2.99_abi1.so")(package)
+        else:
+            shutil.rmtree(str(package / library.LIBRARIES_FOLDER))
+        expected_paths.append(str(copy_package(installed) / library.LIBRARIES_FOLDER / adapter()))
         checkouts += [checkout, installed]
     counts, paths = printed_by(LOAD_REPEATEDLY, bare, complete, *checkouts)
     return counts, expected_paths, paths
@@ -310,7 +386,6 @@ def test_old_tensorflow_is_refused_in_one_sentence(tmp_path, version):
     expected = "ImportError: cudnn_rnn works with TensorFlow 1.14 to "
     (line,) = [line for line in printed.splitlines() if line.startswith(expected)]
     assert "has TensorFlow %s. Install" % version in line
-    assert REBUILD in printed
 
 
 def test_the_oldest_tensorflow_is_not_refused():
@@ -321,78 +396,131 @@ def test_the_oldest_tensorflow_is_not_refused():
 
 def test_build_info_is_for_this_tensorflow():
     info = library.build_info()
-    assert info["tensorflow"] == tf.version.VERSION
+    minor = ".".join(tf.version.VERSION.split(".")[:2])
+    assert info["tensorflow"].startswith(minor + ".")
     assert info["cudnn_rnn"] == cudnn_rnn.__version__
     assert info["cxx11_abi"] == tf.sysconfig.CXX11_ABI_FLAG
+    content = Path(library.library_path()).read_bytes()
+    assert info["library_sha256"] == hashlib.sha256(content).hexdigest()
+    assert library.describe_contents().startswith("TensorFlow ") and minor in (
+        library.describe_contents()
+    )
 
 
-# Imports the package from the first argument where others hide; prints the error's type and text.
-IMPORT_ONE = """
-import os, sys
-import tensorflow
-sys.path[:] = [entry for entry in sys.path if not os.path.isdir(os.path.join(entry, "cudnn_rnn"))]
-sys.path.insert(0, sys.argv[1])
-try:
-    import cudnn_rnn
-    print("imported")
-except Exception as error:
-    print("%s: %s" % (type(error).__name__, error))
-"""
+@pytest.fixture
+def wheel(tmp_path):
+    """Makes the libraries of a wheel for several versions; returns their folder."""
+    libraries = {ENGINE: {}}
+    for version, abi in (("1.14", 1), ("1.15", 0), ("2.9", 1), ("2.20", 1), ("2.21", 1)):
+        entry = {"tensorflow": version + ".3", "tensorflow_git_version": None, "cxx11_abi": abi}
+        libraries["ops_tf%s_abi%d.so" % (version, abi)] = entry
+    for name, entry in libraries.items():
+        (tmp_path / name).write_text(name)
+        entry["sha256"] = hashlib.sha256(name.encode()).hexdigest()
+    info = {"cudnn_rnn": cudnn_rnn.__version__, "libraries": libraries}
+    (tmp_path / INFO).write_text(json.dumps(info))
+    return tmp_path
 
 
-def packages_of_other_tensorflows():
-    """Returns a list of (Python, package) of the test environments beside this one."""
-    pattern = os.path.join(os.path.dirname(sys.prefix), "test-tf*")
-    found = []
-    for folder in sorted(glob.glob(pattern)):
-        packages = glob.glob(os.path.join(folder, "lib", "python*", "site-packages", "cudnn_rnn"))
-        if folder != sys.prefix and packages and os.path.exists(os.path.join(packages[0], INFO)):
-            found.append((os.path.join(folder, "bin", "python"), packages[0]))
-    return found
+def running(version, abi, git_version="v1"):
+    """Returns a stand-in for the module of a TensorFlow."""
+    return types.SimpleNamespace(
+        version=types.SimpleNamespace(VERSION=version, GIT_VERSION=git_version),
+        sysconfig=types.SimpleNamespace(CXX11_ABI_FLAG=abi),
+    )
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("is_build_info_forged", [False, True])
-def test_a_library_of_another_tensorflow_is_refused(tmp_path, is_build_info_forged):
-    """Real libraries, each in the other TensorFlow; also if the build info names the wrong one."""
-    others = packages_of_other_tensorflows()
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "version, abi, expected",
+    [
+        ("1.14.0", 1, "ops_tf1.14_abi1.so"),
+        ("1.15.5", 0, "ops_tf1.15_abi0.so"),
+        ("2.21.0", 1, "ops_tf2.21_abi1.so"),
+        ("2.21.7", 1, "ops_tf2.21_abi1.so"),  # one library serves all patch releases
+    ],
+)
+def test_the_library_is_the_one_for_the_running_tensorflow(wheel, version, abi, expected):
+    assert library._find_adapter(str(wheel), running(version, abi)) == expected
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "version, abi",
+    [
+        ("2.2.0", 1),
+        ("2.22.0", 1),
+        ("2.22.0-dev20270101", 1),
+        ("2.21.0", 0),
+        ("1.14.0", 0),
+        ("2.21.0-rc1", 1),
+        ("1.15.5+nv23.03", 0),
+        ("from source", 1),
+    ],
+)
+def test_a_tensorflow_that_no_library_is_for(wheel, version, abi):
+    """Also not release candidates and vendors' builds of a version that is there."""
+    with pytest.raises(ImportError) as caught:
+        library._find_adapter(str(wheel), running(version, abi))
+    assert str(caught.value).endswith(
+        "has no library for TensorFlow %s with C++ ABI %d, but only for TensorFlow "
+        "1.14 (C++ ABI 1), 1.15 (C++ ABI 0), 2.9, 2.20, 2.21 (C++ ABI 1)." % (version, abi)
+    )
+
+
+@pytest.mark.once
+def test_a_library_that_names_a_commit_is_for_that_tensorflow(wheel):
+    """A build from source is also for a TensorFlow that no wheel is for."""
+    info = json.loads((wheel / INFO).read_text())
+    entry = {"tensorflow": "2.21.0-rc1", "tensorflow_git_version": "v2.21.0-rc1-5-g1"}
+    info["libraries"]["ops_tf2.21_abi1.so"].update(entry)
+    (wheel / INFO).write_text(json.dumps(info))
+    found = library._find_adapter(str(wheel), running("2.21.0-rc1", 1, "v2.21.0-rc1-5-g1"))
+    assert found == "ops_tf2.21_abi1.so"
+    for other in (running("2.21.0-rc1", 1, "v2"), running("2.21.0", 1, "v2.21.0-rc1-5-g1")):
+        with pytest.raises(ImportError, match="was built for TensorFlow"):
+            library._find_adapter(str(wheel), other)
+
+
+@pytest.mark.once
+def test_advice_names_what_the_package_was_installed_from(tmp_path, monkeypatch):
+    package = tmp_path / "site" / "cudnn_rnn"
+    metadata = tmp_path / "site" / "cudnn_rnn-0.3.0.dist-info"
+    metadata.mkdir(parents=True)
+    monkeypatch.setattr(library, "_PACKAGE_FOLDER", str(package))
+    name = "cudnn_rnn==" + cudnn_rnn.__version__
+    from_index = COMPILE + "--no-binary cudnn_rnn --no-cache-dir " + name
+    assert library._compile_advice().endswith(from_index)
+    assert library._reinstall_advice().endswith(REINSTALL + name)
+
+    origin = tmp_path / "a folder"
+    (metadata / "direct_url.json").write_text(json.dumps({"url": origin.as_uri()}))
+    origin.write_text("a wheel")
+    assert library._compile_advice().endswith(from_index)
+    assert library._reinstall_advice().endswith(REINSTALL + "'%s'" % origin)
+
+    origin.unlink()
+    origin.mkdir()
+    (origin / "setup.py").write_text("")
+    for advice in (library._compile_advice(), library._reinstall_advice()):
+        assert advice.endswith(COMPILE + "'%s'" % origin)
+        assert "pip install setuptools wheel cmake ninja\n" in advice
+
+
+def adapters_of_another_major_version():
+    """Returns the paths of the installed adapters that link to another library of TensorFlow."""
+    own = "ops_tf%s." % tf.version.VERSION.split(".")[0]
+    folder = os.path.dirname(library.library_path())
+    names = sorted(name for name in os.listdir(folder) if name.startswith("ops_tf"))
+    return [os.path.join(folder, name) for name in names if not name.startswith(own)]
+
+
+def test_an_adapter_for_another_tensorflow_is_refused(tmp_path):
+    """A real one, which the build info takes for this TensorFlow's."""
+    others = adapters_of_another_major_version()
     if not others:
-        pytest.skip("no test environment of another TensorFlow has the package")
-    own = os.path.dirname(library.library_path())
-    for number, (python, package) in enumerate(others):
-        for name, source, target, runner in [
-            ("theirs", package, own, sys.executable),
-            ("ours", own, package, python),
-        ]:
-            folder = tmp_path / ("%s%d" % (name, number))
-            shutil.copytree(
-                target, str(folder / "cudnn_rnn"), ignore=shutil.ignore_patterns("__pycache__")
-            )
-            shutil.copy(os.path.join(source, LIBRARY), str(folder / "cudnn_rnn"))
-            built, running = (
-                json.loads(Path(each, INFO).read_text())["tensorflow"] for each in (source, target)
-            )
-            info = json.loads(Path(source, INFO).read_text())
-            if is_build_info_forged:
-                info.update(json.loads(Path(target, INFO).read_text()))
-                info["library_sha256"] = hashlib.sha256(
-                    Path(source, LIBRARY).read_bytes()
-                ).hexdigest()
-            (folder / "cudnn_rnn" / INFO).write_text(json.dumps(info))
-            process = subprocess.run(
-                [runner, "-W", "ignore", "-c", IMPORT_ONE, str(folder)],
-                cwd=str(tmp_path),
-                env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3"),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                universal_newlines=True,
-                timeout=processes.SECONDS_FOR_A_PROCESS,
-            )
-            printed = process.stdout
-            assert process.returncode == 0, (process.returncode, printed, process.stderr)
-            assert "ImportError: " in printed and REBUILD in printed, printed
-            expected = ["runs TensorFlow " + running, "built for TensorFlow " + built]
-            if is_build_info_forged:
-                expected = ["TensorFlow %s cannot load" % running]
-            for part in expected:
-                assert part in printed, printed
+        pytest.skip("the package has no library for TensorFlow of another major version")
+    replace_library(copy_package(tmp_path), Path(others[0]).read_bytes())
+    error, message = printed_by(IMPORT_ALL, tmp_path)[str(tmp_path)]
+    assert error == "ImportError"
+    assert "TensorFlow %s cannot load" % tf.version.VERSION in message and COMPILE in message

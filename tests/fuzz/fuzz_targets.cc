@@ -171,7 +171,7 @@ struct ApiCall {
   cudnn_rnn_planner* planner = nullptr;
   cudnn_rnn_prepared_call* prepared = nullptr;
   ~ApiCall() {
-    cudnn_rnn_release(prepared);
+    cudnn_rnn_release_call(prepared);
     cudnn_rnn_destroy_planner(planner);
   }
 };

@@ -156,7 +156,7 @@ class CoreLibrary:
             ("prepare", ctypes.c_int, [ctypes.c_void_p] * 5),
             ("forward", ctypes.c_int, [ctypes.c_void_p] * 2),
             ("backward", ctypes.c_int, [ctypes.c_void_p] * 2),
-            ("release", None, [ctypes.c_void_p]),
+            ("release_call", None, [ctypes.c_void_p]),
         ]:
             function = getattr(self.functions, "cudnn_rnn_" + name)
             function.restype, function.argtypes = result, arguments
@@ -215,7 +215,7 @@ class CoreLibrary:
 def default_path():
     """Returns $CUDNN_RNN_CORE_LIBRARY, or where this checkout's release preset builds the engine."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    built = os.path.join(root, ".build/cmake/release/libraries/libcudnn_rnn_engine.so")
+    built = os.path.join(root, ".build/release/libraries/libcudnn_rnn_engine.so")
     return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
 
 
@@ -340,7 +340,7 @@ class Model:
         try:
             yield prepared, sizes
         finally:
-            self.library._release(prepared)
+            self.library._release_call(prepared)
 
     def arguments_of_prepare(self, call, prepared, sizes):
         """Returns the arguments of cudnn_rnn_prepare, which sets `prepared` and `sizes`."""

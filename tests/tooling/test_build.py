@@ -97,9 +97,7 @@ def test_description_of_a_tensorflow(support):
 
 
 @pytest.mark.parametrize("version, adapter", [("1.15.5", "1.15"), ("2.3.0-dev", "2.3"), ("x", "x")])
-def test_flags_of_the_adapter_and_the_engine(
-    support, configure, monkeypatch, version, adapter
-):
+def test_flags_of_the_adapter_and_the_engine(support, configure, monkeypatch, version, adapter):
     monkeypatch.setenv("CXXFLAGS", "-O1 -DFROM_USER='a b'")
     flags = ["--std=c++20", "-DEIGEN_MAX_ALIGN_BYTES=64"]
     description = support.describe_tensorflow(tensorflow_answer(version, flags))
@@ -153,7 +151,9 @@ def test_a_missing_description_is_refused(support, monkeypatch, tmp_path):
 def test_a_missing_program_is_named(support, monkeypatch, tmp_path, name):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="(?s)program %s was found neither.*pip install cmake ninja" % name):
+    with pytest.raises(
+        SystemExit, match="(?s)program %s was found neither.*pip install cmake ninja" % name
+    ):
         support._find_program(name)
 
 

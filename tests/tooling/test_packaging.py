@@ -97,7 +97,9 @@ def test_adapters_find_the_engine_only_beside_them():
     folder = os.path.dirname(library.library_path())
     for name in os.listdir(folder):
         if name.endswith(".so"):
-            dynamic = subprocess.check_output(["readelf", "-d", os.path.join(folder, name)]).decode()
+            dynamic = subprocess.check_output(
+                ["readelf", "-d", os.path.join(folder, name)]
+            ).decode()
             needs_engine = "[libcudnn_rnn_engine.so]" in re.sub(r".*SONAME.*", "", dynamic)
             assert needs_engine == name.startswith("ops_tf")
             assert re.findall(r"(R\w*PATH).*\[(.*)\]", dynamic) == [
@@ -146,7 +148,10 @@ def assert_build_fails(*parts, **environment):
 def test_build_without_tensorflow_says_what_to_install(tmp_path):
     missing = "No module named 'tensorflow'"
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(%r)" % missing)
-    parts = "pip install setuptools wheel cmake ninja tensorflow==", "install --no-build-isolation ."
+    parts = (
+        "pip install setuptools wheel cmake ninja tensorflow==",
+        "install --no-build-isolation .",
+    )
     assert_build_fails(missing, *parts, PYTHONPATH=str(tmp_path))
 
 

@@ -1,4 +1,5 @@
-// For LD_PRELOAD: lets chosen allocations of the op library fail, and counts those that live.
+// For LD_PRELOAD: lets chosen allocations of the op library, which is the engine and its adapter to
+// TensorFlow, fail, and counts those that live.
 //
 // Counted are calls of operator new from the op library's code, directly or through the C++
 // standard library, and tensors that TensorFlow allocates for it. Others never fail: TensorFlow
@@ -33,7 +34,7 @@ struct Range {
   }
 };
 
-Range op_library, standard_library;
+Range adapter, engine, standard_library;
 std::atomic<bool> is_armed{false}, all_follow{false}, all_fail{false};
 std::atomic<long> num_until_failure{0};
 thread_local bool is_inside = false;
@@ -70,7 +71,8 @@ void Forget(void* memory) {
 
 int FindLibraries(dl_phdr_info* info, size_t, void*) {
   Range* range = nullptr;
-  if (std::strstr(info->dlpi_name, "_cudnn_rnn_ops.so") != nullptr) range = &op_library;
+  if (std::strstr(info->dlpi_name, "_libraries/ops_tf") != nullptr) range = &adapter;
+  if (std::strstr(info->dlpi_name, "libcudnn_rnn_engine.so") != nullptr) range = &engine;
   if (std::strstr(info->dlpi_name, "libstdc++.so") != nullptr) range = &standard_library;
   if (range == nullptr) return 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -82,9 +84,11 @@ int FindLibraries(dl_phdr_info* info, size_t, void*) {
   return 0;
 }
 
+bool IsInOpLibrary(const void* address) { return adapter.Has(address) || engine.Has(address); }
+
 // Whether the op library calls operator new; `caller` is the address of the call.
 bool IsFromOpLibrary(const void* caller) {
-  if (op_library.Has(caller)) return true;
+  if (IsInOpLibrary(caller)) return true;
   if (!standard_library.Has(caller) || is_inside) return false;
   void* frames[32];
   is_inside = true;
@@ -93,7 +97,7 @@ bool IsFromOpLibrary(const void* caller) {
   int i = 0;
   while (i < num_frames && !standard_library.Has(frames[i])) ++i;
   while (i < num_frames && standard_library.Has(frames[i])) ++i;
-  return i < num_frames && op_library.Has(frames[i]);
+  return i < num_frames && IsInOpLibrary(frames[i]);
 }
 
 // Whether any of the callers is the op library.
@@ -104,7 +108,7 @@ bool IsForOpLibrary() {
   const int num_frames = backtrace(frames, 32);
   is_inside = false;
   for (int i = 0; i < num_frames; ++i) {
-    if (op_library.Has(frames[i])) return true;
+    if (IsInOpLibrary(frames[i])) return true;
   }
   return false;
 }
@@ -155,7 +159,7 @@ void free(void* memory) noexcept {
 // Lets the n-th counted allocation from now on fail, and with `and_all_after` those that follow;
 // with n = 0 none. Call it first when the op library is loaded.
 void fail_allocation(long n, int and_all_after) {
-  if (op_library.begin == 0) {
+  if (engine.begin == 0) {
     void* frames[2];
     backtrace(frames, 2);  // loads what it needs
     dl_iterate_phdr(FindLibraries, nullptr);
@@ -163,7 +167,7 @@ void fail_allocation(long n, int and_all_after) {
   all_fail = false;
   all_follow = and_all_after != 0;
   num_until_failure = n;
-  is_armed = op_library.begin != 0;
+  is_armed = engine.begin != 0;
 }
 
 // Lets no allocation fail any more; returns whether one did.

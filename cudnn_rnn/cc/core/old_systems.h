@@ -54,9 +54,9 @@ void cudnn_rnn_add_reference(void* pointer) {
   void* copy;  // never destroyed: keeps the reference
   cudnn_rnn_copy_exception_ptr(&copy, pointer);
 }
-void cudnn_rnn_release(void* pointer)
+void cudnn_rnn_release_reference(void* pointer)
     CUDNN_RNN_OWN_COPY("_ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
-void cudnn_rnn_release(void* pointer) { cudnn_rnn_destroy_exception_ptr(pointer); }
+void cudnn_rnn_release_reference(void* pointer) { cudnn_rnn_destroy_exception_ptr(pointer); }
 }
 #undef CUDNN_RNN_OWN_COPY
 

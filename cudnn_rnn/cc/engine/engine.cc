@@ -364,7 +364,7 @@ int cudnn_rnn_backward(cudnn_rnn_prepared_call* prepared,
   return ReturnFromC([=] { return cudnn_rnn::Backward(*prepared, *buffers); });
 }
 
-void cudnn_rnn_release(cudnn_rnn_prepared_call* prepared) { delete prepared; }
+void cudnn_rnn_release_call(cudnn_rnn_prepared_call* prepared) { delete prepared; }
 
 int cudnn_rnn_clear_memory(cudnn_rnn_planner* planner, void* stream, void* target,
                            int64_t num_bytes) {

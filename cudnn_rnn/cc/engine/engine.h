@@ -212,7 +212,7 @@ CUDNN_RNN_EXPORT int cudnn_rnn_forward(cudnn_rnn_prepared_call* prepared,
                                        const cudnn_rnn_forward_buffers* buffers);
 CUDNN_RNN_EXPORT int cudnn_rnn_backward(cudnn_rnn_prepared_call* prepared,
                                         const cudnn_rnn_backward_buffers* buffers);
-CUDNN_RNN_EXPORT void cudnn_rnn_release(cudnn_rnn_prepared_call* prepared);
+CUDNN_RNN_EXPORT void cudnn_rnn_release_call(cudnn_rnn_prepared_call* prepared);
 
 /* Set `num_bytes` bytes to 0, and copy `num_copies` buffers, in memory of the planner's device. */
 CUDNN_RNN_EXPORT int cudnn_rnn_clear_memory(cudnn_rnn_planner* planner, void* stream, void* target,

@@ -56,7 +56,7 @@ class EngineCall {
  public:
   // The call must not outlive the device and the context.
   EngineCall(EngineDevice* device, ::tensorflow::OpKernelContext* context);
-  ~EngineCall() { cudnn_rnn_release(prepared_); }
+  ~EngineCall() { cudnn_rnn_release_call(prepared_); }
   EngineCall(const EngineCall&) = delete;
   EngineCall& operator=(const EngineCall&) = delete;
 
