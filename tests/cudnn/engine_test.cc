@@ -1,6 +1,6 @@
-// Tests the engine's C interface on the CPU and on the mock of cuDNN, opened as a shared library, as
-// ctypes does; and its use of host memory: lengths that change while a call reads them, sizes that
-// exceed 64 bits, and failing allocations.
+// Tests the engine's C interface on the CPU and on the mock of cuDNN, opened as a shared library,
+// as ctypes does; and its use of host memory: lengths that change while a call reads them, sizes
+// that exceed 64 bits, and failing allocations.
 
 #include "cudnn_rnn/cc/engine/engine.h"
 

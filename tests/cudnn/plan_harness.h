@@ -9,9 +9,9 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/cpu/cpu_plan.h"
+#include "cudnn_rnn/cc/cudnn/driver_memory.h"
 #include "cudnn_rnn/cc/cudnn/gpu_runtime.h"
 #include "cudnn_rnn/cc/cudnn/plan_cache.h"
-#include "cudnn_rnn/cc/cudnn/driver_memory.h"
 
 namespace cudnn_rnn {
 

@@ -213,7 +213,7 @@ class CoreLibrary:
 
 
 def default_path():
-    """Returns $CUDNN_RNN_CORE_LIBRARY, or where this checkout's release preset builds the engine."""
+    """Returns $CUDNN_RNN_CORE_LIBRARY, or the engine that this checkout builds."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     built = os.path.join(root, ".build/release/libraries/libcudnn_rnn_engine.so")
     return os.environ.get("CUDNN_RNN_CORE_LIBRARY", built)
@@ -334,9 +334,7 @@ class Model:
     def prepared(self, call):
         """Finds or creates the plan of a call; yields the prepared call and its `Sizes`."""
         sizes, prepared = Sizes(), ctypes.c_void_p()
-        self.library.check(
-            self.library._prepare(*self.arguments_of_prepare(call, prepared, sizes))
-        )
+        self.library.check(self.library._prepare(*self.arguments_of_prepare(call, prepared, sizes)))
         try:
             yield prepared, sizes
         finally:

@@ -64,9 +64,9 @@ Status CallerAllocator::Allocate(int64_t bytes, MemoryNeed need,
                                  std::unique_ptr<DeviceMemory>* memory) {
   std::unique_ptr<CallerMemory> allocated(new CallerMemory(allocator_->release));
   char message[1024] = "";
-  const int code = allocator_->allocate(allocator_->context, bytes, need == MemoryNeed::kOptional,
-                                        allocated->memory(), allocated->address(), message,
-                                        sizeof(message));
+  const int code =
+      allocator_->allocate(allocator_->context, bytes, need == MemoryNeed::kOptional,
+                           allocated->memory(), allocated->address(), message, sizeof(message));
   if (code != 0) return Status(static_cast<StatusCode>(code), message);
   *memory = std::move(allocated);
   return Status();

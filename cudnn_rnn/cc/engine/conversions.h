@@ -30,8 +30,8 @@ inline cudnn_rnn_config ToC(const RnnConfig& config) {
 template <typename Enumeration>
 Status FromC(const char* name, int32_t number, Enumeration last, Enumeration* value) {
   if (number < 0 || number > static_cast<int32_t>(last)) {
-    return InvalidArgument(name, " must be between 0 and ", static_cast<int32_t>(last),
-                           ", but is ", number, ".");
+    return InvalidArgument(name, " must be between 0 and ", static_cast<int32_t>(last), ", but is ",
+                           number, ".");
   }
   *value = static_cast<Enumeration>(number);
   return Status();

@@ -99,7 +99,8 @@ LibrarySearch SearchFor(const cudnn_rnn_library_search& source) {
   LibrarySearch search;
   if (source.driver_name != nullptr) search.driver_name = source.driver_name;
   if (source.cudnn_file != nullptr) search.cudnn_file = source.cudnn_file;
-  search.wheel_folders.assign(source.wheel_folders, source.wheel_folders + source.num_wheel_folders);
+  search.wheel_folders.assign(source.wheel_folders,
+                              source.wheel_folders + source.num_wheel_folders);
   return search;
 }
 
@@ -212,8 +213,8 @@ Status Forward(const cudnn_rnn_prepared_call& call, const cudnn_rnn_forward_buff
   CUDNN_RNN_RETURN_IF_ERROR(CheckBytes("workspace", buffers.workspace_bytes,
                                        call.plan->ForwardWorkspaceBytes(call.options)));
   if (call.options.is_training) {
-    CUDNN_RNN_RETURN_IF_ERROR(CheckBytes("reserve_space", buffers.reserve_space_bytes,
-                                         call.plan->ReserveSpaceBytes()));
+    CUDNN_RNN_RETURN_IF_ERROR(
+        CheckBytes("reserve_space", buffers.reserve_space_bytes, call.plan->ReserveSpaceBytes()));
   }
   return call.plan->Forward(FromC(buffers), call.options, call.execution);
 }
@@ -350,12 +351,10 @@ int cudnn_rnn_params_size(const cudnn_rnn_config* config, int64_t* size) {
 int cudnn_rnn_prepare(cudnn_rnn_planner* planner, const cudnn_rnn_config* config,
                       const cudnn_rnn_call* call, cudnn_rnn_prepared_call** prepared,
                       cudnn_rnn_sizes* sizes) {
-  return ReturnFromC(
-      [=] { return cudnn_rnn::Prepare(planner, *config, *call, prepared, sizes); });
+  return ReturnFromC([=] { return cudnn_rnn::Prepare(planner, *config, *call, prepared, sizes); });
 }
 
-int cudnn_rnn_forward(cudnn_rnn_prepared_call* prepared,
-                      const cudnn_rnn_forward_buffers* buffers) {
+int cudnn_rnn_forward(cudnn_rnn_prepared_call* prepared, const cudnn_rnn_forward_buffers* buffers) {
   return ReturnFromC([=] { return cudnn_rnn::Forward(*prepared, *buffers); });
 }
 

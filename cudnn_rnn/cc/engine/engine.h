@@ -22,7 +22,8 @@ extern "C" {
 typedef struct cudnn_rnn_planner cudnn_rnn_planner;
 /* The plan of one call, with the call's options. */
 typedef struct cudnn_rnn_prepared_call cudnn_rnn_prepared_call;
-/* The GPU libraries, with the state that all GPU plans share. Lives until the end of the process. */
+/* The GPU libraries, with the state that all GPU plans share. Lives until the end of the process.
+ */
 typedef struct cudnn_rnn_gpu cudnn_rnn_gpu;
 
 /* RnnConfig (core/rnn_config.h). The first four fields have the values of its enumerations. */
@@ -179,8 +180,8 @@ CUDNN_RNN_EXPORT int cudnn_rnn_open_gpu(const cudnn_rnn_library_search* search);
  * in bytes that weights and reserve spaces must have. For tests with a mock of cuDNN. */
 CUDNN_RNN_EXPORT int cudnn_rnn_open_another_gpu(const cudnn_rnn_library_search* search,
                                                 int64_t buffer_alignment, cudnn_rnn_gpu** gpu);
-/* Returns lines of text: which of the process's GPU libraries are open, or why none are. Valid until
- * this thread's next call of the function. */
+/* Returns lines of text: which of the process's GPU libraries are open, or why none are. Valid
+ * until this thread's next call of the function. */
 CUDNN_RNN_EXPORT const char* cudnn_rnn_gpu_report(void);
 /* Returns a line of text for each of float, half and bfloat16, such as "float: avx512, the
  * processor has AVX-512": the instruction set that computes such models in this process, and the
@@ -194,8 +195,8 @@ CUDNN_RNN_EXPORT int cudnn_rnn_parse_algorithm(const char* name, int32_t* algori
 /* A planner for the CPU reads the instruction set from the environment variable
  * CUDNN_RNN_CPU_INSTRUCTION_SET (cpu/instruction_set.h); a call fails if its value is wrong. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_cpu_planner(cudnn_rnn_planner** planner);
-/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN and initializes CUDA, if
- * that has not been done. */
+/* `gpu` null: the process's, whose driver must have been opened; opens cuDNN and initializes CUDA,
+ * if that has not been done. */
 CUDNN_RNN_EXPORT int cudnn_rnn_create_gpu_planner(cudnn_rnn_gpu* gpu, cudnn_rnn_planner** planner);
 CUDNN_RNN_EXPORT void cudnn_rnn_destroy_planner(cudnn_rnn_planner* planner);
 

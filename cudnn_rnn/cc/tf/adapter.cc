@@ -49,9 +49,8 @@ namespace {
 int ScheduleOnPool(void* pool, void (*run)(void*), void (*destroy)(void*), void* task) {
   const Status status = CatchExceptions([=] {
     const std::shared_ptr<void> owned(task, destroy);  // destroys the task if this throws
-    static_cast<::tensorflow::thread::ThreadPool*>(pool)->Schedule([run, owned] {
-      run(owned.get());
-    });
+    static_cast<::tensorflow::thread::ThreadPool*>(pool)->Schedule(
+        [run, owned] { run(owned.get()); });
     return Status();
   });
   return static_cast<int>(status.code());

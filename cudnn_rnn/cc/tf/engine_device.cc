@@ -74,8 +74,8 @@ Status EngineDevice::CreateGpu(cudnn_rnn_gpu* gpu, StreamFunction stream_of,
   std::unique_ptr<EngineDevice> created(new EngineDevice());
   created->stream_of_ = stream_of;
   created->algorithm_name_ = ReadEnvironment(kAlgorithmVariable);
-  const Status parsed = FromEngine(
-      cudnn_rnn_parse_algorithm(created->algorithm_name_.c_str(), &created->algorithm_));
+  const Status parsed =
+      FromEngine(cudnn_rnn_parse_algorithm(created->algorithm_name_.c_str(), &created->algorithm_));
   if (!parsed.ok()) {
     return InvalidArgument("The environment variable ", kAlgorithmVariable,
                            " is invalid: ", parsed.message());
@@ -93,8 +93,7 @@ Status EngineDevice::CreateGpu(cudnn_rnn_gpu* gpu, StreamFunction stream_of,
 EngineCall::EngineCall(EngineDevice* device, OpKernelContext* context)
     : device_(device),
       stream_(device->is_gpu() ? device->stream_of_(context) : nullptr),
-      threads_(device->is_gpu() ? cudnn_rnn_threads{1, nullptr, nullptr}
-                                : IntraOpThreads(context)),
+      threads_(device->is_gpu() ? cudnn_rnn_threads{1, nullptr, nullptr} : IntraOpThreads(context)),
       allocator_{context, Allocate, Release} {}
 
 Status EngineCall::Prepare(const RnnConfig& config, const SequenceShape& shape,

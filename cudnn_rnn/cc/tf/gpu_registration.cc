@@ -45,8 +45,7 @@ Status RegisterMockKernels(const char* mock_file, const char* label, int buffer_
 }  // namespace cudnn_rnn
 
 int cudnn_rnn_register_gpu_kernels(const cudnn_rnn_library_search* search,
-                                   const char* const* unlabelled_ops,
-                                   int64_t num_unlabelled_ops) {
+                                   const char* const* unlabelled_ops, int64_t num_unlabelled_ops) {
   using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
   static std::once_flag once;
   const Status status = CatchExceptions([=] {

@@ -40,9 +40,8 @@ class Factory : public ::tensorflow::kernel_factory::OpKernelFactory {
 
 template <typename Kernel>
 CreateKernel Creating(const DeviceFactory& create_device) {
-  return [create_device](OpKernelConstruction* context) {
-    return new Kernel(context, create_device);
-  };
+  return
+      [create_device](OpKernelConstruction* context) { return new Kernel(context, create_device); };
 }
 
 template <typename Kernel>

@@ -81,8 +81,8 @@ TfStatus ForwardKernel::Run(OpKernelContext* context) {
 
   ForwardOutputs outputs;
   const int64_t reserve_elements =
-      is_training_ ? ReserveSpaceElements(sizes.reserve_space_bytes,
-                                          SizeOf(model.config.data_type), call.choice())
+      is_training_ ? ReserveSpaceElements(sizes.reserve_space_bytes, SizeOf(model.config.data_type),
+                                          call.choice())
                    : 0;
   TF_RETURN_IF_ERROR(
       AllocateOutputs(context, model, version_, is_training_, reserve_elements, &outputs));
