@@ -128,7 +128,7 @@ def unpack(release, python, machine="x86_64"):
     """Unpacks the headers and the library of a release; returns the path of their description.
 
     Does nothing that an earlier call has done. The description is what setup.py reads: see
-    CUDNN_RNN_TENSORFLOWS in docs/install.md.
+    cmake/adapters.cmake.
 
     Args:
       release: a `Release`.
