@@ -32,6 +32,8 @@ for program in cmake ninja; do
     command -v "$program" >/dev/null ||
         fail "there is no $program. Install it: apt-get install cmake ninja-build, or pip install cmake ninja."
 done
+presets="$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' CMakePresets.json | paste -sd " ")"
+[[ " $presets " = *" $preset "* ]] || fail "the preset is '$preset'; expected one of: $presets."
 # Another checkout can use the objects that ccache keeps of this one.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 # Objects of each compiler are apart.
