@@ -5,7 +5,8 @@
 #   cpp.sh path PRESET [-DVARIABLE=VALUE...] TARGET       also prints the path of the program, the
 #                                                         engine, or the folder of mock_cudnn
 #   cpp.sh test PRESET PROGRAM [PART]                     builds a test program and runs its tests,
-#                                                         those whose names contain PART
+#                                                         those whose names match the regular
+#                                                         expression PART
 #
 # $CXX is the compiler, MAX_JOBS the number of compilers at a time. Several calls may run at a time.
 set -euo pipefail
