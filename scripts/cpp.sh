@@ -5,7 +5,8 @@
 #   cpp.sh path PRESET [-DVARIABLE=VALUE...] TARGET       also prints the path of the program, the
 #                                                         engine, or the folder of mock_cudnn
 #   cpp.sh test PRESET PROGRAM [PART]                     builds a test program and runs its tests,
-#                                                         those whose names contain PART
+#                                                         those whose names match the regular
+#                                                         expression PART
 #
 # $CXX is the compiler, MAX_JOBS the number of compilers at a time. Several calls may run at a time.
 set -euo pipefail
@@ -32,6 +33,8 @@ for program in cmake ninja; do
     command -v "$program" >/dev/null ||
         fail "there is no $program. Install it: apt-get install cmake ninja-build, or pip install cmake ninja."
 done
+presets="$(sed -n 's/^ *"name": "\(.*\)",$/\1/p' CMakePresets.json | paste -sd " ")"
+[[ " $presets " = *" $preset "* ]] || fail "the preset is '$preset'; expected one of: $presets."
 # Another checkout can use the objects that ccache keeps of this one.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 # Objects of each compiler are apart.

@@ -195,6 +195,25 @@ def test_failing_commands_are_shown(support):
     assert "a.cc:1: error" in str(raised.value) and "MAX_JOBS" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        (["make", "release", "core_test"], "the command is 'make'; expected build, path or test"),
+        (["build", "release"], "build needs a preset and a target"),
+        (["test", "fast", "core_test"], "the preset is 'fast'; expected one of: release "),
+    ],
+)
+def test_wrong_arguments_of_cpp_sh_are_named(arguments, problem):
+    process = subprocess.run(
+        ["bash", os.path.join(ROOT, "scripts", "cpp.sh"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+    )
+    assert process.returncode != 0
+    assert problem in process.stdout
+
+
 def test_bazel_and_cmake_have_the_same_flags_and_sources():
     cmake, bazel = [
         Path(ROOT, *path).read_text(encoding="utf-8")
