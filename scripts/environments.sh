@@ -101,7 +101,9 @@ make_wheel() {
 versions_in() {
     local requirement
     for requirement in "$@"; do
-        [[ "$requirement" =~ ^tensorflow[a-z-]*==([0-9]+\.[0-9]+) ]] && printf '%s\n' "${BASH_REMATCH[1]}"
+        if [[ "$requirement" =~ ^tensorflow[a-z-]*==([0-9]+\.[0-9]+) ]]; then
+            printf '%s\n' "${BASH_REMATCH[1]}"
+        fi
     done
 }
 
