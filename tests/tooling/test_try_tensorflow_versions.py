@@ -186,21 +186,21 @@ def test_the_wheel_is_built_for_each_minor_version_once(program, monkeypatch):
     assert minors[0] == "1.14" and minors[-1] == "2.21" and len(minors) == len(set(minors)) == 24
 
 
-def test_documents_agree_with_the_list(program):
-    """The committed table is of these versions and columns, and README.md names the versions."""
+def test_documents_agree_with_the_table(program):
+    """The committed table is of these releases, and README.md names those that passed."""
     path = os.path.join(ROOT, "docs", "tensorflow_versions.md")
     with open(path) as file:
         assert file.read().startswith(program.TITLE + "| %s |\n" % " | ".join(program.HEADINGS))
     rows = program.read_rows(path)
-    assert set(rows) == {version[:2] for version in program.RELEASES}
+    assert set(rows) <= {release[:2] for release in program.RELEASES}
     assert {len(row) for row in rows.values()} == {len(program.HEADINGS)}
+    passed = [row for row in rows.values() if "FAILED" not in row[3]]
     with open(os.path.join(ROOT, "README.md")) as file:
         text = file.read().replace("\n", " ")
     (claim,) = re.findall(r"Tested with TensorFlow (.*?); \[docs/tens", text)
     tensorflows, pythons = claim.split(", on Python ")
-    expected = {version.tensorflow.rpartition(".")[0] for version in program.RELEASES}
-    assert expanded(tensorflows) == expected
-    assert expanded(pythons) == {version.python for version in program.RELEASES}
+    assert expanded(tensorflows) == {row[0].rpartition(".")[0] for row in passed}
+    assert expanded(pythons) == {row[1] for row in passed}
 
 
 def expanded(text):
