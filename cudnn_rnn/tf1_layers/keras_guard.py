@@ -56,6 +56,8 @@ def refuse(layer, reason):
 
 
 def _is_symbolic(value):
+    if hasattr(value, "_keras_history"):  # TensorFlow 2.0 to 2.3, which have no KerasTensor
+        return True
     return any(
         base.__name__ == "KerasTensor" and _is_of_keras(base) for base in type(value).__mro__
     )

@@ -7,6 +7,7 @@ import tensorflow as tf
 import cudnn_rnn.keras as ours
 from helpers.keras_layers import (
     BATCH,
+    KERAS_ZEROES_MASKED_OUTPUTS,
     KINDS,
     STEPS,
     UNITS,
@@ -44,7 +45,7 @@ def test_random_configurations(seed):
         if masks:
             call["mask"] = tf.constant(random_mask(random, masks, batch, steps))
             for layer in layers:
-                layer.zero_output_for_mask = bool(seed % 2)
+                layer.zero_output_for_mask = bool(seed % 2) and KERAS_ZEROES_MASKED_OUTPUTS
         if random.randint(2):
             call["initial_state"] = [
                 tf.constant(make_inputs(seed + state, (batch, UNITS)))

@@ -42,6 +42,10 @@ def build(layer, shape=(BATCH, STEPS, WIDTH)):
     return layer
 
 
+# The LSTM and the GRU of TensorFlow 2.0 and 2.1 ignore zero_output_for_mask.
+KERAS_ZEROES_MASKED_OUTPUTS = not tf.__version__.startswith(("2.0.", "2.1."))
+
+
 def pair(kind, shape=(BATCH, STEPS, WIDTH), **named):
     """Returns Keras's layer and ours, built, with the same random weights."""
     return [build(make(module, kind, UNITS, **named), shape) for module in (keras.layers, ours)]
