@@ -64,6 +64,22 @@ def test_no_framework_header_outside_cc_tf(folder):
     assert findings(paths, re.compile(r'#\s*include\s*"cudnn_rnn/cc/tf/').search) == []
 
 
+# What an adapter may include besides its own headers: the engine's interface, and the part of the
+# core that both sides compile (cmake/adapters.cmake) or that has no .cc file.
+SHARED = re.compile(
+    r'"cudnn_rnn/cc/(engine/(engine|conversions)|core/(environment|exceptions|param_layout'
+    r'|reserve_space|rnn_config|rnn_plan|status))\.h"'
+)
+
+
+def test_an_adapter_knows_the_engine_only_by_its_interface():
+    def is_wrong(line):
+        match = re.match(r'\s*#\s*include\s*("cudnn_rnn/cc/(?!tf/)[^"]+")', line)
+        return match and not SHARED.match(match.group(1))
+
+    assert findings(source_files(os.path.join(SOURCE_FOLDER, "tf")), is_wrong) == []
+
+
 def test_includes_of_the_project_are_from_its_root_and_exist():
     def is_wrong(line):
         match = None if FOREIGN_INCLUDE.match(line) else OUR_INCLUDE.match(line)
