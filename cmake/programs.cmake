@@ -62,7 +62,7 @@ enable_language(C)
 add_library(failing_allocations MODULE EXCLUDE_FROM_ALL "${tests}/trials/failing_allocations.cc")
 add_library(failing_disk MODULE EXCLUDE_FROM_ALL "${tests}/trials/failing_disk.c")
 foreach(name failing_allocations failing_disk)
-  target_compile_options(${name} PRIVATE -O1 -Wall -Wextra)
+  target_compile_options(${name} PRIVATE -O1 -Wall -Wextra -fvisibility=default)
   set_target_properties(${name} PROPERTIES PREFIX ""
                         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/programs")
 endforeach()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 # Where the paths of the document start.
 STARTS = ("", "cudnn_rnn", "cudnn_rnn/cc", "docs")
-FOLDERS = ("cudnn_rnn", "tests", "scripts", "docs", "benchmarks")
+FOLDERS = ("cudnn_rnn", "tests", "scripts", "docs", "benchmarks", "cmake")
 IS_PATH = re.compile(r"\S*/\S*|\S+\.(py|cc|h|inc|md|bzl|txt)")
 SUFFIXES = (".py", ".cc", ".h", ".inc", ".sh")
 MOST_LINES = 500
