@@ -170,7 +170,9 @@ class GruMode(LstmMode):
     _op_mode = "gru"
 
     def _unsupported(self):
-        return super()._unsupported() if self.reset_after else "reset_after=False"
+        # Not super(), which AutoGraph of TensorFlow 1.14 cannot convert.
+        unsupported = LstmMode._unsupported(self)
+        return unsupported if self.reset_after else "reset_after=False"
 
 
 class SimpleMode:

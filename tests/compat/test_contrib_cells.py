@@ -18,6 +18,11 @@ from helpers.contrib_cells import BATCH, CASES, STEPS, UNITS, WIDTH, Network, ra
 from helpers.paths import GOLDEN
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(tf.raw_ops, "LSTMBlockCell"),
+    reason="TensorFlow 1.14 has these ops only in tf.contrib, with its own cells",
+)
+
 FOLDER = os.path.join(GOLDEN, "contrib_cells")
 CELLS = types.SimpleNamespace(
     MultiRNNCell=MultiRNNCell,

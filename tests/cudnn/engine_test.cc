@@ -192,6 +192,14 @@ TEST(EngineRefusesBuffersThatAreTooSmall) {
   EXPECT(LastErrorNames("workspace must have at least"), cudnn_rnn_last_error());
 }
 
+TEST(EngineRefusesTheGradientOfInference) {
+  Training training(3, 2);
+  training.call.is_training = 0;
+  training.Prepare();
+  EXPECT(training.Run() == kInvalidArgument);
+  EXPECT(LastErrorNames("is_training is 0"), cudnn_rnn_last_error());
+}
+
 // Counts what it is asked to schedule; `accepts` says whether it takes the tasks.
 struct CountingThreads {
   bool accepts;

@@ -55,6 +55,7 @@ struct cudnn_rnn_prepared_call {
   cudnn_rnn::Execution execution;
   cudnn_rnn::CallOptions options;
   std::shared_ptr<const cudnn_rnn::RnnPlan> plan;
+  cudnn_rnn_sizes sizes;
 };
 
 namespace cudnn_rnn {
@@ -169,23 +170,23 @@ Status FindPlan(cudnn_rnn_planner* planner, const RnnConfig& config, const Seque
   return Status();
 }
 
-Status WriteSizes(const cudnn_rnn_prepared_call& prepared, cudnn_rnn_sizes* sizes) {
-  const RnnPlan& plan = *prepared.plan;
-  const PackedWeightsSpec packed = plan.PackedWeights(prepared.options);
+Status FindSizes(cudnn_rnn_prepared_call* prepared) {
+  const RnnPlan& plan = *prepared->plan;
+  const PackedWeightsSpec packed = plan.PackedWeights(prepared->options);
   if (packed.layout.size() > CUDNN_RNN_MAX_PACKED_LAYOUT) {
     return Status(StatusCode::kInternal,
                   Concatenate("The layout of packed weights has ", packed.layout.size(),
                               " numbers; expected at most ", CUDNN_RNN_MAX_PACKED_LAYOUT, "."));
   }
-  *sizes = {};
-  sizes->reserve_space_bytes = plan.ReserveSpaceBytes();
-  sizes->forward_workspace_bytes = plan.ForwardWorkspaceBytes(prepared.options);
-  if (prepared.options.is_training) {
-    sizes->backward_workspace_bytes = plan.BackwardWorkspaceBytes(prepared.options);
+  cudnn_rnn_sizes& sizes = prepared->sizes = {};
+  sizes.reserve_space_bytes = plan.ReserveSpaceBytes();
+  sizes.forward_workspace_bytes = plan.ForwardWorkspaceBytes(prepared->options);
+  if (prepared->options.is_training) {
+    sizes.backward_workspace_bytes = plan.BackwardWorkspaceBytes(prepared->options);
   }
-  sizes->packed_weights_bytes = packed.bytes;
-  std::copy(packed.layout.begin(), packed.layout.end(), sizes->packed_weights_layout);
-  sizes->choice = ToC(plan.choice());
+  sizes.packed_weights_bytes = packed.bytes;
+  std::copy(packed.layout.begin(), packed.layout.end(), sizes.packed_weights_layout);
+  sizes.choice = ToC(plan.choice());
   return Status();
 }
 
@@ -198,7 +199,8 @@ Status Prepare(cudnn_rnn_planner* planner, const cudnn_rnn_config& source,
   SequenceShape shape;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(call, &shape, &created->options));
   CUDNN_RNN_RETURN_IF_ERROR(FindPlan(planner, config, shape, call, created.get()));
-  CUDNN_RNN_RETURN_IF_ERROR(WriteSizes(*created, sizes));
+  CUDNN_RNN_RETURN_IF_ERROR(FindSizes(created.get()));
+  *sizes = created->sizes;
   *prepared = created.release();
   return Status();
 }
@@ -210,18 +212,23 @@ Status CheckBytes(const char* name, int64_t given, int64_t required) {
 }
 
 Status Forward(const cudnn_rnn_prepared_call& call, const cudnn_rnn_forward_buffers& buffers) {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckBytes("workspace", buffers.workspace_bytes,
-                                       call.plan->ForwardWorkspaceBytes(call.options)));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckBytes("workspace", buffers.workspace_bytes, call.sizes.forward_workspace_bytes));
   if (call.options.is_training) {
     CUDNN_RNN_RETURN_IF_ERROR(
-        CheckBytes("reserve_space", buffers.reserve_space_bytes, call.plan->ReserveSpaceBytes()));
+        CheckBytes("reserve_space", buffers.reserve_space_bytes, call.sizes.reserve_space_bytes));
   }
   return call.plan->Forward(FromC(buffers), call.options, call.execution);
 }
 
 Status Backward(const cudnn_rnn_prepared_call& call, const cudnn_rnn_backward_buffers& buffers) {
-  CUDNN_RNN_RETURN_IF_ERROR(CheckBytes("workspace", buffers.workspace_bytes,
-                                       call.plan->BackwardWorkspaceBytes(call.options)));
+  if (!call.options.is_training) {
+    return InvalidArgument(
+        "is_training is 0, but only a training call has a gradient; prepare the "
+        "gradient like its forward call, with is_training of 1.");
+  }
+  CUDNN_RNN_RETURN_IF_ERROR(
+      CheckBytes("workspace", buffers.workspace_bytes, call.sizes.backward_workspace_bytes));
   return call.plan->Backward(FromC(buffers), call.options, call.execution);
 }
 
