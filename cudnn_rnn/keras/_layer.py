@@ -170,8 +170,8 @@ class GruMode(LstmMode):
     _op_mode = "gru"
 
     def _unsupported(self):
-        # Not super(), which AutoGraph of TensorFlow 1.14 cannot convert.
-        unsupported = LstmMode._unsupported(self)
+        # AutoGraph of TensorFlow 1.14 cannot convert super() without arguments.
+        unsupported = super(GruMode, self)._unsupported()  # noqa: UP008
         return unsupported if self.reset_after else "reset_after=False"
 
 
