@@ -22,7 +22,7 @@ class CallerMemory : public DeviceMemory {
   CallerMemory(const CallerMemory&) = delete;
   CallerMemory& operator=(const CallerMemory&) = delete;
 
-  void* data() override { return data_; }
+  void* data() override { return AlignUp(data_); }
   void** memory() { return &memory_; }
   void** address() { return &data_; }
 
@@ -64,8 +64,10 @@ Status CallerAllocator::Allocate(int64_t bytes, MemoryNeed need,
                                  std::unique_ptr<DeviceMemory>* memory) {
   std::unique_ptr<CallerMemory> allocated(new CallerMemory(allocator_->release));
   char message[1024] = "";
+  // Frameworks align less strictly than kDeviceAlignment.
+  const int64_t size = bytes + kDeviceAlignment;
   const int code =
-      allocator_->allocate(allocator_->context, bytes, need == MemoryNeed::kOptional,
+      allocator_->allocate(allocator_->context, size, need == MemoryNeed::kOptional,
                            allocated->memory(), allocated->address(), message, sizeof(message));
   if (code != 0) return Status(static_cast<StatusCode>(code), message);
   *memory = std::move(allocated);

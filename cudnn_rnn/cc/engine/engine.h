@@ -63,7 +63,7 @@ typedef struct {
 /* The caller's allocator of device memory. */
 typedef struct {
   void* context;
-  /* Allocates memory that is aligned to 256 bytes. Sets `memory`, the argument of `release`, and
+  /* Allocates memory of any alignment. Sets `memory`, the argument of `release`, and
    * `data`, its address. `is_optional`: the engine can do without, so the allocator neither waits
    * for memory nor logs a warning. Returns 0 or the number of a StatusCode; then the message, of at
    * most `message_bytes` bytes with its final 0, is in `message`. */

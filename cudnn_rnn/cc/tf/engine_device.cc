@@ -16,17 +16,9 @@ using ::tensorflow::Tensor;
 using ::tensorflow::TensorShape;
 
 constexpr char kAlgorithmVariable[] = "CUDNN_RNN_ALGO";
-constexpr int64_t kDeviceAlignment = 256;  // of cudnn_rnn_allocator
-
-// Returns the first aligned address of a tensor that is kDeviceAlignment bytes longer than needed:
-// TensorFlow aligns less strictly.
-void* AlignedDataOf(const Tensor& tensor) {
-  const uintptr_t end = reinterpret_cast<uintptr_t>(DataOf(tensor)) + kDeviceAlignment - 1;
-  return reinterpret_cast<void*>(end / kDeviceAlignment * kDeviceAlignment);
-}
 
 Status AllocateTensor(OpKernelContext* context, int64_t bytes, bool is_optional, Tensor* tensor) {
-  const TensorShape shape({bytes + kDeviceAlignment});
+  const TensorShape shape({bytes});
   if (!is_optional) return FromTf(context->allocate_temp(::tensorflow::DT_INT8, shape, tensor));
   if (AllocateWithoutRetry(context, shape, tensor)) return Status();
   return Status(StatusCode::kResourceExhausted,
@@ -43,7 +35,7 @@ int Allocate(void* context, int64_t bytes, int is_optional, void** memory, void*
     std::unique_ptr<Tensor> tensor(new Tensor());
     CUDNN_RNN_RETURN_IF_ERROR(AllocateTensor(static_cast<OpKernelContext*>(context), bytes,
                                              is_optional != 0, tensor.get()));
-    *data = AlignedDataOf(*tensor);
+    *data = MutableDataOf(tensor.get());
     *memory = tensor.release();
     return Status();
   });
