@@ -111,7 +111,7 @@ def describe_tensorflow(answer):
         "git_version": answer["git_version"],
         "cxx11_abi": answer["cxx11_abi"],
         "cxx_standard": (
-            int(standards[-1][-2:]) if standards else _standard_of_release(answer["version"])
+            int(standards[-1][-2:]) if standards else standard_of_release(answer["version"])
         ),
         "include_folders": [flag[2:] for flag in flags if flag.startswith("-I")],
         "definitions": [
@@ -122,7 +122,7 @@ def describe_tensorflow(answer):
     }
 
 
-def _standard_of_release(version):
+def standard_of_release(version):
     """Returns the C++ standard for a release before 2.11, whose flags name none.
 
     The headers of 2.10 need C++17. TensorFlow 1.15 does not load a library compiled as C++17.

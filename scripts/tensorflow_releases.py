@@ -10,11 +10,16 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from typing import List, NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(ROOT)
+
+import build_support  # noqa: E402
+
 FOLDER = os.path.join(ROOT, ".build", "tensorflow")
 # A folder in which the user keeps TensorFlow's wheels. Without it, a wheel is deleted once it is
 # unpacked.
@@ -232,8 +237,7 @@ def _describe(folder, version, machine):
         # One library serves all patch releases.
         "git_version": None,
         "cxx11_abi": int(has_new_abi),
-        # The headers of 2.10 need C++17. TensorFlow 1.15 does not load a library of C++17.
-        "cxx_standard": 17 if numbers >= (2, 10) else 14,
+        "cxx_standard": build_support.standard_of_release(version),
         "include_folders": [os.path.join(folder, "include")],
         # What `tf.sysconfig.get_compile_flags()` defines besides the ABI.
         "definitions": ["EIGEN_MAX_ALIGN_BYTES=64"] if numbers >= (2, 6) else [],

@@ -5,8 +5,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import zipfile
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from build_support import adapter_name  # noqa: E402
 
 MAXIMUM_BYTES = 25e6
 # The newest glibc that the platform in the wheel's name may be of.
@@ -51,12 +56,6 @@ def check(wheel, descriptions, paths):
 
 def fail(wheel, text):
     raise SystemExit("%s is wrong: %s." % (wheel, text))
-
-
-def adapter_name(description):
-    """Returns the name of the adapter for a described TensorFlow."""
-    minor = re.match(r"\d+\.\d+", description["version"]).group()
-    return "ops_tf%s_abi%d.so" % (minor, description["cxx11_abi"])
 
 
 def check_contents(wheel, folder, names, paths):
