@@ -50,7 +50,7 @@ RELEASES = [
     Release("2.4.4", "3.8", ["tensorflow==2.4.4", "protobuf<3.21"]),
     Release("2.5.3", "3.9", ["tensorflow-cpu==2.5.3", "protobuf<3.21"]),
     Release("2.6.5", "3.9", ["tensorflow-cpu==2.6.5", "protobuf<3.21"]),
-    Release("2.7.4", "3.10", ["tensorflow-cpu==2.7.4", "protobuf<3.21", "numpy<2"]),
+    Release("2.7.4", "3.9", ["tensorflow-cpu==2.7.4", "protobuf<3.21", "numpy<2"]),
     Release("2.8.4", "3.8", ["tensorflow==2.8.4", "protobuf<3.21"]),
     Release("2.9.3", "3.10", ["tensorflow==2.9.3", "numpy<2"]),
     Release("2.10.1", "3.10", ["tensorflow==2.10.1", "numpy<2"]),
