@@ -102,6 +102,8 @@ def as_tensor(value, dtype):
     dependency, no enclosing function, branch or loop), this function returns the fed tensor
     instead, so that feeding works for both kinds of variable. Tapes record this as a new read.
     """
+    if isinstance(value, tf.Tensor) and value.dtype == dtype and tf.executing_eagerly():
+        return value
     fed = _unordered_read(value)
     if fed is None:
         return tf.convert_to_tensor(value, dtype=dtype)

@@ -30,9 +30,8 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph import calls, canonical
 from cudnn_rnn.graph.arguments import numpy_dtype
-from cudnn_rnn.graph.calls import Call
 from cudnn_rnn.graph.config import checked_projection, op_seeds, rnn_config
 from cudnn_rnn.graph.types import BoolLike, DTypeLike, SizeLike, TensorLike
 from cudnn_rnn.model.spec import (
@@ -129,10 +128,9 @@ def _attributes(rnn_mode, input_mode, direction, dropout, seed, num_proj=None):
 
 
 def _run(attributes, tensors, is_training, sequence_lengths, time_major, name):
-    """Returns `(output, output_h, output_c)`; `tensors` are those of `Call`."""
+    """Returns `(output, output_h, output_c)`; `tensors` are those of `calls.run`."""
     options = dict(default_dtype=numpy_dtype(*tensors), input_name="inputs", name=name)
-    call = Call(attributes, tensors, is_training, sequence_lengths, time_major, **options)
-    return call.outputs
+    return calls.run(attributes, tensors, is_training, sequence_lengths, time_major, **options)
 
 
 def cudnn_lstm(

@@ -16,15 +16,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf, without_autograph
 from cudnn_rnn.checkpoints import cell_saveables, layer_saveables
-from cudnn_rnn.graph import canonical
+from cudnn_rnn.graph import calls, canonical
 from cudnn_rnn.graph import config as config_module
-from cudnn_rnn.graph.arguments import (
-    as_tensors,
-    cast_tensors,
-    check_shape,
-    shape_for_build,
-)
-from cudnn_rnn.graph.calls import Call, Sizes, lengths_and_training, zero_states
+from cudnn_rnn.graph.arguments import as_tensors, cast_tensors, check_shape, shape_for_build
+from cudnn_rnn.graph.call_shapes import Sizes
 from cudnn_rnn.graph.config import rnn_config
 from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.graph.texts import described, shape_text
@@ -397,14 +392,9 @@ class _RNNLayer(Layer):
           ValueError: an argument has the wrong static shape. A wrong shape that is known only at
             run time raises `InvalidArgumentError` when the op runs.
         """
-        compute_dtype = self._computation_dtype
-        inputs = self._cast("inputs", inputs)
-        (inputs,) = as_tensors([("inputs", inputs)], compute_dtype, compute_dtype)
-        axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
-        check_shape("inputs", inputs, [None, None, self._input_size], axes)
         num_states = len(self.state_shape(1))
         if initial_state is None:
-            initial_state = zero_states(inputs, time_major, self.state_shape, compute_dtype)
+            inputs, initial_state = self._with_zero_states(inputs, time_major)
         elif not isinstance(initial_state, tuple) or len(initial_state) != num_states:
             raise (ValueError if isinstance(initial_state, tuple) else TypeError)(
                 "initial_state must be a tuple of %d tensors, %s, but is %s."
@@ -415,6 +405,14 @@ class _RNNLayer(Layer):
             inputs, h, c, self.kernel, sequence_lengths, time_major, training
         )
         return outputs, tuple(states[:num_states])
+
+    def _with_zero_states(self, inputs, time_major):
+        """Returns the inputs as a tensor, and states of zeros for its batch."""
+        dtype = self._computation_dtype
+        (inputs,) = as_tensors([("inputs", self._cast("inputs", inputs))], dtype, dtype)
+        axes = "[time, batch, input_size]" if time_major else "[batch, time, input_size]"
+        check_shape("inputs", inputs, [None, None, self._input_size], axes)
+        return inputs, calls.zero_states(inputs, time_major, self.state_shape, dtype)
 
     def _cast(self, argument, value):
         return cast_tensors(argument, value, self._kernel_dtype, self._computation_dtype)
@@ -430,7 +428,7 @@ class _RNNLayer(Layer):
         Returns:
           `(outputs, (h, c))`; `c` is meaningful only for an LSTM.
         """
-        sequence_lengths, training = lengths_and_training(
+        sequence_lengths, training = calls.lengths_and_training(
             sequence_lengths, False if training is None else training, training_name="training"
         )
         values = (inputs, h, c, opaque_params)
@@ -442,7 +440,7 @@ class _RNNLayer(Layer):
         config = self._config(input_size or self._num_units, for_a_call=True)
         config = config._replace(input_size=input_size)
         params_size = canonical.static_params_size(config) if input_size else None
-        output, output_h, output_c = Call(
+        output, output_h, output_c = calls.run(
             config,
             tuple(map(self._cast, ("inputs", "input_h", "input_c", "params"), values)),
             training,
@@ -453,7 +451,7 @@ class _RNNLayer(Layer):
             default_dtype=self._computation_dtype,
             input_name="inputs",
             training_name="training",
-        ).outputs
+        )
         return output, (output_h, output_c)
 
 

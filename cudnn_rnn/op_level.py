@@ -28,8 +28,8 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 import numpy as np
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.graph import canonical
-from cudnn_rnn.graph.calls import Call, Sizes, lengths_and_training
+from cudnn_rnn.graph import calls, canonical
+from cudnn_rnn.graph.call_shapes import Sizes
 from cudnn_rnn.graph.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
 from cudnn_rnn.graph.types import BoolLike, SizeLike, TensorLike
 from cudnn_rnn.model.spec import (
@@ -265,9 +265,9 @@ class _OpLevelRNN:
             canonical.static_params_size(config),
         )
         tensors = (input_data, input_h, input_c, params)
-        lengths, is_training = lengths_and_training(lengths, is_training)
+        lengths, is_training = calls.lengths_and_training(lengths, is_training)
         dtypes = dict(dtype=self._given_dtype, default_dtype=self.dtype)
-        return Call(config, tensors, is_training, lengths, time_major, sizes, **dtypes).outputs
+        return calls.run(config, tensors, is_training, lengths, time_major, sizes, **dtypes)
 
 
 class CudnnLSTM(_OpLevelRNN):

@@ -264,11 +264,17 @@ def _compile_advice():
         what = "--no-binary cudnn_rnn --no-cache-dir cudnn_rnn==" + __version__
     else:
         what = shlex.quote(folder)
-    return (
+    text = (
         "\nCompile it for this TensorFlow, in this environment:\n"
         "    %s -m pip install setuptools wheel cmake ninja\n"
         "    %s -m pip install --no-build-isolation --force-reinstall --no-deps %s"
     ) % (_python(), _python(), what)
+    if folder is None:
+        text += (
+            "\nIf pip finds no cudnn_rnn %s, write in place of the last word a folder with its "
+            "source code,\nor the path of cudnn_rnn-%s.tar.gz."
+        ) % (__version__, __version__)
+    return text
 
 
 def _reinstall_advice():
@@ -278,7 +284,10 @@ def _reinstall_advice():
     wheels = [path for path in _installed_from() if os.path.isfile(path)]
     what = shlex.quote(wheels[0]) if wheels else "cudnn_rnn==" + __version__
     text = "\nInstall it again:\n    %s -m pip install --force-reinstall --no-deps %s"
-    return text % (_python(), what)
+    text %= (_python(), what)
+    if not wheels:
+        text += "\nIf pip finds no cudnn_rnn %s, name the path of its wheel." % __version__
+    return text
 
 
 def _python():

@@ -19,6 +19,17 @@ a checkpoint of any TensorFlow (its prefix, one of its files, or its folder; als
 PyTorch's .pt or .safetensors (a state_dict); Keras's .keras or .h5; .onnx; .npz; or a frozen \
 graph (.pb, .pbtxt). The format is recognized from the file"""
 
+# Each error about a missing fact names the option that states it.
+_DESCRIPTION_OF_FACTS = """\
+A simple RNN has the same weights with tanh and ReLU: --rnn-mode rnn_tanh or rnn_relu.
+Weights alone of Keras up to 2.2 do not tell hard_sigmoid from sigmoid: with --rnn-mode lstm or
+gru you state that the program has tanh and sigmoid.
+An opaque vector alone needs --rnn-mode and --num-units, that of an LSTM without a layer also
+--num-proj (0 without a projection).
+LSTM cells of TensorFlow 1 (BasicLSTMCell, LSTMCell, LSTMBlockCell, LSTMBlockFusedCell) add a
+forget bias that only their graph has: without the .meta file, --forget-bias 1.0, or what your
+program gives the cell."""
+
 _FACTS = (
     ("--rnn-mode", dict(choices=("lstm", "gru", "rnn_relu", "rnn_tanh"))),
     ("--num-layers", dict(type=int, metavar="N")),
@@ -31,17 +42,7 @@ _FACTS = (
 
 def add_facts(parser):
     """Adds the options that say what a file may not tell."""
-    group = parser.add_argument_group(
-        "facts that a file may not tell",
-        "Weights of simple RNNs are the same with tanh and ReLU: --rnn-mode rnn_tanh or rnn_relu, "
-        "if nothing tells. Weights alone of Keras up to 2.2 do not tell hard_sigmoid from sigmoid: "
-        "--rnn-mode lstm or gru states that the program has tanh and sigmoid. An opaque vector "
-        "alone needs --rnn-mode and --num-units, that of an LSTM without a layer also --num-proj "
-        "(0 without a projection). LSTM cells of TensorFlow 1 "
-        "(BasicLSTMCell, LSTMCell, LSTMBlockCell, LSTMBlockFusedCell) add a forget bias that only "
-        "their graph has: without the .meta file, --forget-bias 1.0, or what your program gives "
-        "the cell.",
-    )
+    group = parser.add_argument_group("facts that a file may not tell", _DESCRIPTION_OF_FACTS)
     for name, options in _FACTS:
         group.add_argument(name, **options)
     add_messages(parser)

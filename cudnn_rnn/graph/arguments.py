@@ -158,6 +158,8 @@ def static_bool(name, value):
       TypeError: `value` is not a bool, 0, 1 or a bool tensor.
       ValueError: `value` is a bool tensor, but not a scalar.
     """
+    if isinstance(value, bool):
+        return value
     if tf.is_tensor(value):
         refuse(name, value)
         tensor = tf.convert_to_tensor(value)

@@ -113,7 +113,9 @@ def checked_size(name, value):
 
 def _static(name, value):
     """Returns a size as it is, of a tensor its int value."""
-    return _value_of_tensor(name, value) if tf.is_tensor(value) else value
+    if isinstance(value, int) or not tf.is_tensor(value):
+        return value
+    return _value_of_tensor(name, value)
 
 
 def _value_of_tensor(name, tensor):

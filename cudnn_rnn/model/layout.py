@@ -17,6 +17,7 @@ layer and direction has one more matrix after its R, `[num_proj, num_units]`.
 
 from __future__ import annotations
 
+import functools
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from cudnn_rnn.model.spec import RnnConfig
@@ -102,6 +103,7 @@ def canonical_biases(config: RnnConfig) -> List[Region]:
     return [region for region in regions(config) if region.kind in BIASES]
 
 
+@functools.lru_cache(maxsize=256)
 def params_size(config: RnnConfig) -> int:
     """Returns the number of elements of the buffer; may exceed `INT32_MAX`."""
     # All layers after the first have the same size; there may be very many.

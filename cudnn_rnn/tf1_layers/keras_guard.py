@@ -14,7 +14,7 @@ from typing import Optional
 
 from cudnn_rnn._compat import tf
 
-_IMPORTED_AS = frozenset(["keras", "tf_keras", "tensorflow.python.keras"])
+_IMPORTED_AS = ("keras", "tf_keras", "tensorflow.python.keras")
 _PACKAGES = ("keras", "tf_keras", "tensorflow")
 # Modules of TensorFlow 1 base classes that are built on Keras. Their variables come from variable
 # scopes and are found through collections.
@@ -36,7 +36,7 @@ def refuse_inside(layer, arguments=()):
     """
     if any(_is_symbolic(value) for value in tf.nest.flatten(arguments)):
         refuse(layer, "it received a symbolic Keras tensor")
-    if not _IMPORTED_AS.isdisjoint(sys.modules):
+    if any(module in sys.modules for module in _IMPORTED_AS):
         owner = _running_keras_layer()
         if owner is not None:
             refuse(layer, "%s called it" % type(owner).__name__)

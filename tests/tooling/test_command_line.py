@@ -68,6 +68,8 @@ def test_answers_without_tensorflow(without_tensorflow, arguments, expected, par
     assert "Traceback" not in printed and "no TensorFlow today" not in printed
     for part in parts:
         assert re.search(part, printed), part
+    if expected == 0:  # the help, which fits in a terminal of 100 columns
+        assert max(map(len, printed.splitlines())) <= 100
 
 
 def test_without_a_command_the_help_is_printed(capsys):
