@@ -16,7 +16,7 @@ The columns are the mean, standard deviation, smallest and largest value, and th
 that are NaN or infinite."""
 
 _MAX_OTHERS = 20  # a model may have thousands
-_ROW = "%-24s %-16s %-18s %9s %11s %11s %11s %11s %7s"
+_ROW = "  %-15s %-17s %9s %10s %10s %10s %10s %7s"  # fits in a terminal of 100 columns
 
 
 def add_arguments(parser):
@@ -40,6 +40,8 @@ def run(options):
 
 
 def _inspect(exchange, options):
+    if options.plot:
+        exchange.summary.check_image(options.plot)
     contents = exchange.read(options.file, **file_commands.facts_of(options))
     if options.json:
         print(json.dumps(_as_dict(exchange, contents), indent=2))
@@ -90,18 +92,27 @@ def _print(exchange, contents):
             print("opaque variable: %s" % contents.variables[rnn.scope])
         if _slots(contents, rnn):
             print("slots: %s" % ", ".join(_slots(contents, rnn)))
-        print(_ROW % ("", "", "", "count", "mean", "std", "min", "max", "NaN"))
-        for row in exchange.statistics(rnn):
-            numbers = [
-                "-" if row[name] is None else "%.4g" % row[name]
-                for name in ("mean", "std", "min", "max")
-            ]
-            place = "layer %d, %s" % (row["layer"], row["direction"])
-            array = row["array"].replace("_", " ")
-            print(_ROW % (place, row["gate"], array, row["count"], *numbers, row["nan"] or ""))
+        _print_statistics(exchange.statistics(rnn))
     if not contents.rnns:
         print("No RNN was found.")
     if contents.others:
         shown, rest = contents.others[:_MAX_OTHERS], contents.others[_MAX_OTHERS:]
         more = ", and %d more (--json lists all)" % len(rest) if rest else ""
-        print("\n%d others: %s%s" % (len(contents.others), ", ".join(shown), more))
+        heading = "%d other%s" % (len(contents.others), "s" * (len(contents.others) > 1))
+        print("\n%s: %s%s" % (heading, ", ".join(shown), more))
+
+
+def _print_statistics(rows):
+    print(_ROW % ("", "", "count", "mean", "std", "min", "max", "NaN"))
+    previous = None
+    for row in rows:
+        place = "layer %d, %s" % (row["layer"], row["direction"])
+        if place != previous:
+            print(place)
+            previous = place
+        numbers = [
+            "-" if row[name] is None else "%.4g" % row[name]
+            for name in ("mean", "std", "min", "max")
+        ]
+        array = row["array"].replace("_", " ")
+        print((_ROW % (row["gate"], array, row["count"], *numbers, row["nan"] or "")).rstrip())

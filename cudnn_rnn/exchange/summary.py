@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange.contents import library, name_of, replacing, sentence
+from cudnn_rnn.exchange.contents import ExchangeError, library, name_of, replacing, sentence
 from cudnn_rnn.model.layout import DIRECTIONS
 from cudnn_rnn.model.weights import RnnWeights
 
@@ -55,6 +56,17 @@ def _parts(rnn: RnnWeights) -> List[Tuple[int, int, str, str, np.ndarray]]:
     return parts
 
 
+def check_image(path: str) -> None:
+    """Raises `ExchangeError` unless `plot` can write this file."""
+    suffix = os.path.splitext(path)[1][1:].lower()
+    canvas = library("matplotlib.backend_bases", "plot").FigureCanvasBase
+    if suffix not in canvas.get_supported_filetypes():
+        raise ExchangeError(
+            "The name of the image must end with .png, .svg or .pdf, or another format of "
+            "Matplotlib, but is %s." % path
+        )
+
+
 def plot(rnns: Sequence[RnnWeights], path: str) -> None:
     """Draws the distributions: a row for each layer and direction, a column for each kind of array.
 
@@ -66,8 +78,9 @@ def plot(rnns: Sequence[RnnWeights], path: str) -> None:
       path: an image, in a format of Matplotlib by its suffix.
 
     Raises:
-      ExchangeError: the package matplotlib is missing.
+      ExchangeError: the package matplotlib is missing, or has no such format.
     """
+    check_image(path)
     places = [(rnn, layer, way) for rnn in rnns for layer, way, _ in rnn.places()]
     heights = [0.8 + 0.4 * rnn.num_gates for rnn, _, _ in places]
     # Not of pyplot, which may need a display.

@@ -111,9 +111,10 @@ def run(
     batch = output_shape[1 if time_major else 0]
     lengths = _checked_lengths(sequence_lengths, batch)
     training = static_bool(training_name, is_training)
+    options = dict(sequence_lengths=lengths, time_major=time_major, name=name)
 
     def node(config, training):
-        return nodes.rnn(config, *data, params, training, lengths, time_major, name)
+        return nodes.rnn(config, *data, params=params, **options, is_training=training)
 
     if training is None:
         results = (*_chosen_at_run_time(config, node, is_training), data[2])[:3]

@@ -67,9 +67,8 @@ def config_of(rnn_mode, input_size, units, dtype, num_layers=1, bidirectional=Fa
     """Returns the `RnnConfig` of a model; dropout is between the layers."""
     direction = "bidirectional" if bidirectional else "unidirectional"
     sizes = (num_layers, units, int(input_size))
-    return rnn_config(
-        rnn_mode, *sizes, "linear_input", direction, tf.as_dtype(dtype), dropout, seed=0, seed2=0
-    )
+    options = dict(input_mode="linear_input", direction=direction, dropout=dropout)
+    return rnn_config(rnn_mode, *sizes, dtype=tf.as_dtype(dtype), seed=0, seed2=0, **options)
 
 
 def _checked_mask(mask, sequences):

@@ -52,12 +52,13 @@ def test_inspect(capsys, path):
     assert "model.ckpt: checkpoint with the keys of 1.4 to 1.15" in out
     assert "The RNN: lstm, 2 layers of 5 units, bidirectional, input size 3, float32, 1" in out
     assert "opaque variable: cudnn_lstm/opaque_kernel" in out
-    assert "1 others: global_step" in out
-    rows = re.findall(r"^layer \d, (?:for|back)ward +\w.* gate .*", out, re.MULTILINE)
-    assert len(rows) == 2 * 2 * 4 * 4
+    assert "\n1 other: global_step" in out
+    rows = re.findall(r"^  \w.* gate .*", out, re.MULTILINE)
+    assert len(rows) == 2 * 2 * 4 * 4 and max(map(len, out.splitlines()[1:])) <= 100
     (rnn,) = exchange.read(path).rnns
     mean = "%.4g" % rnn.layers[1][1].recurrent_weights[5:10].astype(np.float64).mean()
-    (row,) = [r for r in rows if re.match("layer 1, backward +forget gate +recurrent weights", r)]
+    of_last_place = out[out.index("\nlayer 1, backward\n") :]
+    row = re.search("\n( +forget gate +recurrent weights.*)", of_last_place).group(1)
     assert row.split()[-4:-3] == [mean] and row.split()[-5] == "25"
 
 
@@ -106,6 +107,15 @@ def test_inspect_names_the_slots(capsys, tmp_path):
     assert lines[-1] == "slots: Adam, Adam_1"
 
 
+def test_inspect_refuses_a_plot_before_it_prints(capsys, monkeypatch, tmp_path, path):
+    status, out, err = run(capsys, "inspect", path, "--plot", tmp_path / "weights.xyz")
+    assert (status, out) == (1, "") and "must end with .png, .svg or .pdf" in err
+    assert "weights.xyz" in err
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    status, out, err = run(capsys, "inspect", path, "--plot", tmp_path / "weights.png")
+    assert (status, out) == (1, "") and "pip install 'cudnn_rnn[plot]'" in err
+
+
 def test_whiskers_end_at_the_percentiles_that_the_plot_names(monkeypatch, tmp_path):
     from matplotlib.axes import Axes
 
@@ -136,7 +146,8 @@ def test_inspect_shows_what_is_not_a_number(capsys, tmp_path):
     status, out, _ = run(capsys, "inspect", tmp_path / "rnn.npz", "--plot", plot)
     assert status == 0
     (row,) = [line for line in out.splitlines() if line.endswith(" 3")]
-    assert re.match("layer 1, forward +update gate +recurrent bias", row)
+    assert re.match(" +update gate +recurrent bias", row)
+    assert out.index("\nlayer 1, forward\n") < out.index(row) < out.index("\nlayer 1, backward\n")
     assert plot.read_bytes().startswith(b"\x89PNG") and plot.stat().st_size > 10000
     status, _, err = run(capsys, "convert", tmp_path / "rnn.npz", tmp_path / "x", "--to", "cells")
     assert status == 1 and "layer 1, forward, recurrent bias: 3" in err and "--allow-nan" in err
@@ -150,7 +161,7 @@ def test_inspect_shows_what_is_not_a_number(capsys, tmp_path):
 def test_inspect_of_a_file_without_an_rnn(capsys, tmp_path):
     np.savez(str(tmp_path / "other.npz"), embedding=np.zeros(3))
     status, out, _ = run(capsys, "inspect", tmp_path / "other.npz")
-    assert status == 1 and "No RNN was found." in out and "1 others: embedding" in out
+    assert status == 1 and "No RNN was found." in out and "1 other: embedding" in out
 
 
 def test_convert_between_checkpoints(capsys, tmp_path, path):

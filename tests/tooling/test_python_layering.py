@@ -206,6 +206,19 @@ def test_only_compat_tests_the_version_of_tensorflow():
     assert found == {"_compat"}
 
 
+def test_no_positional_argument_follows_a_starred_one():
+    """AutoGraph of TensorFlow 2.0 would exchange the two in all functions that it converts."""
+    converted = {"op_level", "cudnn_rnn_ops", "layers", "graph", "tf1_layers", "cells", "keras"}
+    assert converted <= FOLDERS | set(MODULES)
+    for name in set(MODULES) - {"__init__"}:
+        if row_of(name) not in converted:
+            continue
+        calls = [node for node in ast.walk(ast.parse(read(name))) if isinstance(node, ast.Call)]
+        for call in calls:
+            starred = [isinstance(argument, ast.Starred) for argument in call.args]
+            assert starred == sorted(starred), "%s:%d" % (name, call.lineno)
+
+
 def test_test_modules_import_none_of_each_other():
     paths = glob.glob(os.path.join(TESTS, "*", "test_*.py"))
     assert len(paths) > 60
