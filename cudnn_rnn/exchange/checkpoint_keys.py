@@ -177,7 +177,7 @@ def _of_cells(stack, shapes, dtypes, facts, told):
     rnn_mode = _mode_with(gates)
     has_both_biases = any("bias_cudnn" in part for part in cells[0])
     keys = _keys_of_cells(CELL_NAMES[rnn_mode], cells, has_both_biases, num_proj > 0, name)
-    dtype = _dtype_of_all(keys, dtypes, name)
+    dtype = dtype_of_all(keys, dtypes, name)
     config = RnnConfig.checked(
         rnn_mode,
         positions[-1][0] + 1,
@@ -225,13 +225,16 @@ def _check_keys(keys, shapes, name):
         raise ExchangeError("%s share variables; each needs its own." % sentence(name))
 
 
-def _dtype_of_all(keys, dtypes, name):
+def dtype_of_all(keys, dtypes, name):
     """Returns the dtype of an RNN's tensors; raises unless all have the same, of floats."""
     found = sorted({dtypes[key].name for key in keys})
     if len(found) != 1 or found[0] not in DTYPES:
+        advice = ""
+        if found == ["bfloat16"]:
+            advice = " Restore them in a program, cast them with tf.cast, and save the result."
         raise ExchangeError(
-            "%s have the dtypes %s; expected one of %s for all of them."
-            % (sentence(name), ", ".join(found), ", ".join(DTYPES))
+            "%s have the dtypes %s; expected one of %s for all of them.%s"
+            % (sentence(name), ", ".join(found), ", ".join(DTYPES), advice)
         )
     return dtypes[keys[0]]
 
@@ -327,7 +330,7 @@ def _of_group(group, shapes, dtypes, facts, told):
     # The scope of the RNN is the part before dynamic_rnn's own scope, as with cells.
     scope = re.sub(r"(^|/)rnn$", "", prefix)
     sizes = [int(np.prod(shapes[key])) for key in keys]
-    possible = _configs_of_sizes(sizes, _dtype_of_all(keys, dtypes, name))
+    possible = _configs_of_sizes(sizes, dtype_of_all(keys, dtypes, name))
     if len(possible) > 1:
         known = _with_told_mode(facts, told, scope, keys)
         possible = [config for config in possible if agrees(config, known)] or possible

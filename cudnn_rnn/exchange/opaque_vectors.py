@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from cudnn_rnn.exchange.checkpoint_keys import agrees, in_order, list_of
+from cudnn_rnn.exchange.checkpoint_keys import agrees, dtype_of_all, in_order, list_of
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, contradiction
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import layout
@@ -30,7 +30,7 @@ def find(
       shapes, dtypes, facts, told, problems: as in `checkpoint_keys.find`.
       notes: list to which remarks on vectors are appended of which too little is known.
     """
-    vectors = [key for key in sorted(shapes) if len(shapes[key]) == 1 and dtypes[key].kind == "f"]
+    vectors = [key for key in sorted(shapes) if len(shapes[key]) == 1 and _is_float(dtypes[key])]
     own = [key for key in vectors if plain(key).rpartition("/")[2] == OPAQUE_NAME]
     scopes = {key: _scope_of_vector(key) for key in vectors}
     by_files = {key: told.of(scope, [key, plain(key)]) for key, scope in scopes.items()}
@@ -38,10 +38,11 @@ def find(
         by_files[own[0]] = by_files[own[0]] or told.of_only_rnn()
     known = own or [key for key in vectors if by_files[key] is not None]
     rnns = []
-    for key in known or vectors:
+    for key in known or [key for key in vectors if dtypes[key].kind == "f"]:
         by_file = by_files[key]
         try:
-            config = _config_of_vector(key, shapes[key][0], dtypes[key], facts, by_file, bool(own))
+            dtype = dtype_of_all([key], dtypes, "the parameters %s" % key)
+            config = _config_of_vector(key, shapes[key][0], dtype, facts, by_file, bool(own))
         except ExchangeError as error:
             problems.append(str(error))
             continue
@@ -50,6 +51,10 @@ def find(
         elif known:
             notes.append(_what_lacks(key, shapes[key][0], facts, by_file))
     return in_order(rnns)
+
+
+def _is_float(dtype):
+    return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 def _scope_of_vector(key):

@@ -28,7 +28,7 @@ def make_loops(graph_def: Any) -> List[str]:
         if config.dtype == "bfloat16":
             raise ValueError(
                 "The node %r (%s) computes in bfloat16, which tf2onnx cannot convert. Build the "
-                "model in float32; its checkpoint converts with python -m cudnn_rnn convert."
+                "same model in float32, cast its weights with tf.cast, and export that."
                 % (op.name, op.type)
             )
         if reason is None and config.dtype == "float64":

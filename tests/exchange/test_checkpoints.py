@@ -151,9 +151,13 @@ def test_bfloat16_is_refused(tmp_path):
         session.run(tf.global_variables_initializer())
         scope = "rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/"
         saver = tf.train.Saver({scope + "kernel": kernel, scope + "bias": bias})
-        saver.save(session, str(tmp_path / "model"))
-    with pytest.raises(ValueError, match="float16, float32"):
-        exchange.read(tmp_path / "model")
+        saver.save(session, str(tmp_path / "cells"))
+        saver = tf.train.Saver({"cudnn_lstm/opaque_kernel": bias})
+        saver.save(session, str(tmp_path / "opaque"))
+    expected = r"dtypes bfloat16; expected one of float16, float32, float64 .* tf\.cast"
+    for name in ("cells", "opaque"):
+        with pytest.raises(ValueError, match=expected):
+            exchange.read(tmp_path / name)
 
 
 @pytest.mark.sampled(4)
