@@ -86,8 +86,7 @@ def _milliseconds(cell):
 def times_table(rows):
     """Returns the table of our times, and of each measured peer's time over ours."""
     columns = [
-        ("configuration", lambda row: row.configuration.name),
-        ("step", lambda row: row.configuration.kind),
+        ("configuration", lambda row: row.configuration.key),
         ("ours, ms", lambda row: _milliseconds(row.ours)),
         ("share of the peak", lambda row: show(row.share, "%.0f%%", 100)),
     ]
@@ -123,11 +122,11 @@ def roofline_table(rows):
     columns = [
         ("configuration", lambda row: row.configuration.key),
         ("GFLOP", lambda row: "%.3g" % (row.configuration.operations * 1e-9)),
-        ("peak, GFLOP/s", lambda row: "%.0f" % (row.peak * 1e-9)),
-        ("floor by arithmetic, ms", lambda row: show(row.floor.by_arithmetic, "%.3g", 1000)),
-        ("floor by bytes, ms", lambda row: show(row.floor.by_bytes, "%.3g", 1000)),
-        ("measured, ms", lambda row: show(row.ours.seconds, "%.3g", 1000)),
-        ("measured / higher floor", lambda row: show(row.ours.seconds / row.floor.seconds)),
+        ("GFLOP/s", lambda row: "%.0f" % (row.peak * 1e-9)),
+        ("arithmetic", lambda row: show(row.floor.by_arithmetic, "%.3g", 1000)),
+        ("bytes", lambda row: show(row.floor.by_bytes, "%.3g", 1000)),
+        ("measured", lambda row: show(row.ours.seconds, "%.3g", 1000)),
+        ("ratio", lambda row: show(row.ours.seconds / row.floor.seconds)),
     ]
     return markdown_table(columns, [row for row in rows if row.floor and row.ours])
 
@@ -168,7 +167,8 @@ _COLUMNS = (
 _FLOORS = (
     "No run can be faster than either floor: the operations of its matrix products over the peak,"
     " and the bytes of the weights that it must read over the bandwidth at which the threads read"
-    " them. docs/benchmarks/README.md has the details."
+    " them. Times are in milliseconds, GFLOP/s is the peak, and the ratio is the measured time over"
+    " the higher floor. docs/benchmarks/README.md has the details."
 )
 _PASSES = (
     "All configurations were measured in %d passes, one after the other. A ratio is the median of"

@@ -7,6 +7,8 @@ import numpy as np
 from peers import CPU_PEERS
 from tabulate import tabulate
 
+WIDTH = 100
+
 Cell = namedtuple("Cell", "seconds variant spread")
 """The median in seconds, the variant's name, and (third quartile - first quartile) / median."""
 
@@ -25,10 +27,31 @@ def show(value, form="%.2f", factor=1):
 
 
 def markdown_table(columns, rows):
-    """Returns a Markdown table; a column is a heading and a function from a row to a text."""
-    cells = [[text_of(row) for _, text_of in columns] for row in rows]
-    headings = [heading for heading, _ in columns]
-    return tabulate(cells, headings, tablefmt="github", disable_numparse=True)
+    """Returns a Markdown table; a column is a heading and a function from a row to a text.
+
+    A table that is wider than a terminal of WIDTH characters becomes several, each of which begins
+    with the first column.
+    """
+    rows = list(rows)
+    cells = [[heading] + [text_of(row) for row in rows] for heading, text_of in columns]
+    first, *rest = cells
+    tables, width = [], WIDTH + 1
+    for column in rest:
+        width += _width_of(column)
+        if width > WIDTH:
+            tables.append([first])
+            width = 1 + _width_of(first) + _width_of(column)
+        tables[-1].append(column)
+    return "\n\n".join(
+        tabulate(zip(*table), "firstrow", tablefmt="github", disable_numparse=True)
+        for table in tables or [[first]]
+    )
+
+
+def _width_of(column):
+    heading, *texts = map(str, column)
+    padding = 2  # by which tabulate widens a heading
+    return max([len(heading) + padding, *map(len, texts)]) + len("|  ")
 
 
 def peer_columns(rows, text_of, heading="%s"):

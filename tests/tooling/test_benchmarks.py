@@ -148,10 +148,20 @@ def test_passes():
     assert mean_ratios(rows, "inference", "torch") == pytest.approx(means)
     text = describe(results)
     assert "in 3 passes" in text and "passes" not in describe(results[:2])
-    assert cells_of(text, gru)[0][4].startswith("1.50 [0.60 to 1.50] (")
-    assert cells_of(text, lstm)[0][4].startswith("3.00 [2.00 to 3.00] (")
+    assert cells_of(text, gru + ", inference")[0][3].startswith("1.50 [0.60 to 1.50] (")
+    assert cells_of(text, lstm + ", inference")[0][3].startswith("3.00 [2.00 to 3.00] (")
     assert cells_of(text, "inference")[0][1] == "2.12 [1.10 to 2.12]"
     assert "- torch: 1.0e-03 (gru-2x650-b20-t35, inference; of 2 configurations)" in text
+
+
+def test_tables_fit_in_a_terminal():
+    """A wide one is split; each part begins with the first column."""
+    names = ["torch", "onnxruntime", "keras", "keras-ours", "tf1-cell", "tf1-fused"]
+    results = [make_result("gru-2x650-b20-t35", ours=50.0, **dict.fromkeys(names, 123.0))] * 3
+    tables = [line for line in describe(results).splitlines() if line.startswith("|")]
+    assert max(map(len, tables)) <= 100
+    rows = cells_of("\n".join(tables), "gru-2x650-b20-t35, inference")
+    assert len(rows) > 2 and sum(len(row) - 1 for row in rows) == 2 + len(names) + 6
 
 
 def test_comparison_of_results():
