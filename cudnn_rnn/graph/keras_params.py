@@ -16,7 +16,6 @@ from cudnn_rnn._compat import gen_cudnn_rnn_ops, kernel_label, kernel_label_of, 
 from cudnn_rnn._native import gpu_choice
 from cudnn_rnn.graph import nodes, plain_rnn
 from cudnn_rnn.model import dialects, layout
-from cudnn_rnn.model.spec import CUDNN_GRU
 
 KERNEL_LABEL = "cudnn_rnn_keras"  # as in cc/tf/keras_params_kernels.cc
 
@@ -79,7 +78,7 @@ def _input_and_recurrent_bias(config, kernel, bias):
     if bias is None:
         bias = tf.zeros([len(config.gates) * config.num_units], kernel.dtype)
         return [bias, bias]
-    if config.rnn_mode == CUDNN_GRU:
+    if config.rnn_mode not in dialects.KERAS.keeps_sums:
         return [bias[0], bias[1]]
     return [bias, tf.zeros_like(bias)]
 
