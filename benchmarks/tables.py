@@ -7,7 +7,7 @@ import numpy as np
 from peers import CPU_PEERS
 from tabulate import tabulate
 
-WIDTH = 100
+WIDTH = 100  # of a terminal, in characters
 
 Cell = namedtuple("Cell", "seconds variant spread")
 """The median in seconds, the variant's name, and (third quartile - first quartile) / median."""

@@ -271,8 +271,8 @@ def _compile_advice():
     ) % (_python(), _python(), what)
     if folder is None:
         text += (
-            "\nIf pip finds no cudnn_rnn %s, write in place of the last word a folder with its "
-            "source code,\nor the path of cudnn_rnn-%s.tar.gz."
+            "\nIf pip finds no cudnn_rnn %s, replace the last word with the path of its source "
+            "folder\nor of cudnn_rnn-%s.tar.gz."
         ) % (__version__, __version__)
     return text
 

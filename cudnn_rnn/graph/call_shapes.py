@@ -4,7 +4,7 @@ from typing import NamedTuple, Optional
 
 from cudnn_rnn.graph.arguments import check_shape
 from cudnn_rnn.graph.refusals import shape_of
-from cudnn_rnn.model.spec import CUDNN_LSTM, CUDNN_RNN_BIDIRECTION
+from cudnn_rnn.model.spec import CUDNN_LSTM
 
 
 class Sizes(NamedTuple):
@@ -56,8 +56,7 @@ def result_shapes(config, tensors, sizes, time_major, input_name):
         num_states, batch, units = _checked("input_c", input_c, expected, names, time_major)
         width = num_proj or width or units
         states = [_in_order(time_major, num_states, batch, last) for last in (width, units)]
-    num_directions = 2 if config.direction == CUDNN_RNN_BIDIRECTION else 1
-    return _in_order(time_major, time, batch, width and width * num_directions), states
+    return _in_order(time_major, time, batch, width and width * config.num_directions), states
 
 
 def refuse_missing(config, values, sizes, time_major):

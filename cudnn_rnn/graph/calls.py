@@ -143,9 +143,10 @@ def _checked_lengths(lengths, batch):
 
 
 def _chosen_at_run_time(config, node, is_training):
-    """Returns the results of a call for a tensor `is_training`, at least those with a meaning.
+    """Builds a call whose `is_training` is a tensor; returns the results of `run`.
 
-    `node` is a function of a config and a bool that builds the node.
+    The results may lack `output_c` unless the RNN is an LSTM. `node` is a function that builds the
+    node from a config and a bool.
     """
     # Without dropout, a training node gives the results of inference and has a gradient.
     without_dropout = config._replace(dropout=0.0)

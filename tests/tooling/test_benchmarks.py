@@ -155,7 +155,7 @@ def test_passes():
 
 
 def test_tables_fit_in_a_terminal():
-    """A wide one is split; each part begins with the first column."""
+    """A table that is too wide is split; each part begins with the first column."""
     names = ["torch", "onnxruntime", "keras", "keras-ours", "tf1-cell", "tf1-fused"]
     results = [make_result("gru-2x650-b20-t35", ours=50.0, **dict.fromkeys(names, 123.0))] * 3
     tables = [line for line in describe(results).splitlines() if line.startswith("|")]
