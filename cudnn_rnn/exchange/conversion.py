@@ -215,6 +215,11 @@ def _read_checkpoint(path, facts):
             "The folder %s has neither a checkpoint (a file named checkpoint) nor a SavedModel "
             "(saved_model.pb). Give one of its files, or the prefix of a checkpoint in it." % path
         )
+    if any(path.endswith(known.suffixes) for known in _FORMATS.values()):  # not of a checkpoint
+        raise ExchangeError(
+            "%s does not exist. Check the name and the folder: paths are relative to %s."
+            % (path, os.getcwd())
+        )
     raise ExchangeError(
         "%s does not exist, and neither does %s.index. Give the prefix of a checkpoint (model.ckpt "
         "for model.ckpt.index), its folder, or a file." % (path, path)

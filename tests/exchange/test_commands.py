@@ -226,6 +226,7 @@ def test_convert_one_of_several(capsys, tmp_path, two):
             None,
             "missing.ckpt does not exist, and neither .*ckpt.index",
         ),
+        ("missing.keras", None, "missing.keras does not exist. Check the name and the folder"),
         ("broken.npz", b"PK", "no NumPy archive"),
         ("text.txt", b"Hello", "is of no known format, or truncated. Known are checkpoints of"),
         ("model.ckpt.index", b"Hello", "cannot be read as a checkpoint"),
