@@ -233,3 +233,26 @@ def test_an_adapter_must_find_the_engine_in_its_own_folder(check, tmp_path, dyna
 
 def test_libraries_are_read_by_readelf(checks):
     assert checks.glibc_of(os.path.realpath(sys.executable)) >= (2, 2)
+
+
+PROGRAM_WITH_A_STREAM = """
+#include <iostream>
+#include <sstream>
+int main() {
+  std::ostringstream stream;
+  stream << 42;
+  std::cout << stream.str();
+}
+"""
+
+
+@pytest.mark.parametrize("cxx11_abi", [0, 1])
+def test_streams_of_the_wheel_run_on_old_systems(tmp_path, cxx11_abi):
+    (tmp_path / "program.cc").write_text(PROGRAM_WITH_A_STREAM)
+    header = os.path.join(ROOT, "cudnn_rnn", "cc", "core", "old_systems.h")
+    # Without optimization every constructor is a call.
+    flags = ["-std=c++14", "-O0", "-D_GLIBCXX_USE_CXX11_ABI=%d" % cxx11_abi, "-include", header]
+    compiler = os.environ.get("CXX", "c++").split()
+    subprocess.run([*compiler, *flags, "program.cc", "-o", "program"], cwd=tmp_path, check=True)
+    assert subprocess.check_output([str(tmp_path / "program")]) == b"42"
+    assert b"GLIBCXX_3.4.26" not in (tmp_path / "program").read_bytes()  # of g++ 9

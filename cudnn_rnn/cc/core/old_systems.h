@@ -57,6 +57,19 @@ void cudnn_rnn_add_reference(void* pointer) {
 void cudnn_rnn_release_reference(void* pointer)
     CUDNN_RNN_OWN_COPY("_ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
 void cudnn_rnn_release_reference(void* pointer) { cudnn_rnn_destroy_exception_ptr(pointer); }
+
+// libstdc++ of g++ 9 exports the default constructor of std::ostringstream, here with either C++
+// ABI. Older ones export only the one that takes the mode, of which std::ios_base::out is 16.
+#if defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
+#define CUDNN_RNN_OSTRINGSTREAM "_ZNSt19basic_ostringstreamIcSt11char_traitsIcESaIcEEC1E"
+#else
+#define CUDNN_RNN_OSTRINGSTREAM "_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1E"
+#endif
+void cudnn_rnn_open_stream(void* stream,
+                           int mode) __asm__(CUDNN_RNN_OSTRINGSTREAM "St13_Ios_Openmode");
+void cudnn_rnn_construct_stream(void* stream) CUDNN_RNN_OWN_COPY(CUDNN_RNN_OSTRINGSTREAM "v");
+void cudnn_rnn_construct_stream(void* stream) { cudnn_rnn_open_stream(stream, 16); }
+#undef CUDNN_RNN_OSTRINGSTREAM
 }
 #undef CUDNN_RNN_OWN_COPY
 
