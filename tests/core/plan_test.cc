@@ -1,6 +1,7 @@
 // Compares the CPU plan with its specification; tests threads, instruction sets, data types and
 // reserve spaces.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -35,8 +36,18 @@ bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
   return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set);
 }
 
+// Where factors are rounded, float's error may move one across the midpoint of two bfloat16
+// numbers. It is then off by a unit in the last place, and so are its products in all later steps.
+// Few calls may have such a factor.
+constexpr double kToleranceOfOtherFactors = 1e-2;
+struct RoundedCalls {
+  int64_t count = 0;
+  int64_t with_other_factors = 0;
+};
+
 void CompareWithSpecification(const Problem& problem, double tolerance,
-                              const std::vector<std::string>& instruction_sets) {
+                              const std::vector<std::string>& instruction_sets,
+                              RoundedCalls* rounded_calls) {
   SerialRunner runner;
   const Tensors given = MakeTensors(problem);
   for (bool is_training : {true, false}) {
@@ -54,7 +65,14 @@ void CompareWithSpecification(const Problem& problem, double tolerance,
       RunCpuPlan(problem, &runner, is_training, &found, instruction_set);
       const std::string what =
           instruction_set + " " + problem.Text() + (is_training ? " training" : " inference");
-      ExpectForwardClose(found, *expected, tolerance, what);
+      if (!rounds_factors) {
+        ExpectForwardClose(found, *expected, tolerance, what);
+        continue;
+      }
+      ExpectForwardClose(found, *expected, kToleranceOfOtherFactors, what);
+      ++rounded_calls->count;
+      rounded_calls->with_other_factors +=
+          LargestDifference(found.output, expected->output) > tolerance;
     }
   }
 }
@@ -63,6 +81,7 @@ void CompareWithSpecification(const Problem& problem, double tolerance,
 void CompareAllWithSpecification(DataType data_type, double tolerance,
                                  const std::vector<std::string>& instruction_sets) {
   int64_t index = 0;
+  RoundedCalls rounded_calls;
   for (Problem problem : Problems()) {
     problem.config.data_type = data_type;
     problem.config.seed = 5;
@@ -71,9 +90,11 @@ void CompareAllWithSpecification(DataType data_type, double tolerance,
       problem.shape.time_major = index % 3 != 0;
       problem.config.dropout = problem.config.num_layers > 1 && index % 2 == 0 ? 0.3f : 0.0f;
       if (!testing::IsInSample(index++)) continue;
-      CompareWithSpecification(problem, tolerance, instruction_sets);
+      CompareWithSpecification(problem, tolerance, instruction_sets, &rounded_calls);
     }
   }
+  EXPECT(rounded_calls.with_other_factors <= std::max<int64_t>(4, rounded_calls.count / 100),
+         rounded_calls.with_other_factors, " of ", rounded_calls.count);
 }
 
 // The 16-bit types may differ by half a unit in the last place.
