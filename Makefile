@@ -36,7 +36,7 @@ help:
 	@echo "  make core-test                         run only the C++ tests, without TensorFlow"
 	@echo "  make core-test-sanitized               the same with the address and undefined behavior sanitizers"
 	@echo "  make core-test-threads                 the tests of thread teams with the thread sanitizer"
-	@echo "  make core-test-arm64                   cross-compiled for ARM64, under an emulator; takes ten minutes"
+	@echo "  make core-test-arm64                   cross-compiled for ARM64, under an emulator; takes an hour or two"
 	@echo "  make cudnn-test                        test the cuDNN plan on a mock of cuDNN, without a GPU"
 	@echo "  make cudnn-test-sanitized              the same with the sanitizers"
 	@echo "  make cudnn-host-test                   compare the mock and the plans' descriptors with real versions of cuDNN,"
