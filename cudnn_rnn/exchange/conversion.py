@@ -177,10 +177,13 @@ def _format_of(path):
     is_part = path.endswith((".index", ".meta", *SAVED_MODEL))
     if not os.path.isfile(path) or is_part:
         return None
-    for file_format in _FORMATS.values():
-        if path.endswith(file_format.suffixes):
-            return file_format
-    return next((known for known in _FORMATS.values() if known.recognizes(path)), None)
+    named = _format_of_suffix(path)
+    return named or next((known for known in _FORMATS.values() if known.recognizes(path)), None)
+
+
+def _format_of_suffix(path):
+    """Returns the `Format` whose suffix a path has, or None; the file need not exist."""
+    return next((known for known in _FORMATS.values() if path.endswith(known.suffixes)), None)
 
 
 def _is_table(path):
@@ -215,7 +218,7 @@ def _read_checkpoint(path, facts):
             "The folder %s has neither a checkpoint (a file named checkpoint) nor a SavedModel "
             "(saved_model.pb). Give one of its files, or the prefix of a checkpoint in it." % path
         )
-    if any(path.endswith(known.suffixes) for known in _FORMATS.values()):  # not of a checkpoint
+    if _format_of_suffix(path) is not None:  # the user means a file, not the prefix of a checkpoint
         raise ExchangeError(
             "%s does not exist. Check the name and the folder: paths are relative to %s."
             % (path, os.getcwd())

@@ -58,8 +58,8 @@ void cudnn_rnn_release_reference(void* pointer)
     CUDNN_RNN_OWN_COPY("_ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
 void cudnn_rnn_release_reference(void* pointer) { cudnn_rnn_destroy_exception_ptr(pointer); }
 
-// libstdc++ of g++ 9 exports the default constructor of std::ostringstream, here with either C++
-// ABI. Older ones export only the one that takes the mode, of which std::ios_base::out is 16.
+// libstdc++ of g++ 9 exports the default constructor of std::ostringstream. Older versions export
+// only the constructor with a mode; std::ios_base::out is 16. The names depend on the C++ ABI.
 #if defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
 #define CUDNN_RNN_OSTRINGSTREAM "_ZNSt19basic_ostringstreamIcSt11char_traitsIcESaIcEEC1E"
 #else
