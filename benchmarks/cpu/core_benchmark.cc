@@ -43,6 +43,7 @@ and options, as failing C++ tests and the names of the CPU benchmark have them:
     -bi               bidirectional
     -half             sequences of different lengths, on average half the steps (default: full)
     -bfloat16         or -float16 or -double (default: float)
+    -medium           precision of a float model's products: -high, -medium (default: -highest)
                       tests/core/problem_text.h has the rest
 
   --training          forward keeps what backward needs, and backward follows
@@ -51,8 +52,8 @@ and options, as failing C++ tests and the names of the CPU benchmark have them:
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
   --predict           predicts the times with up to 64 threads, beside those measured with 1 and 2
-  --instruction-set S portable, avx2, avx512, avx512_bf16, amx_bf16 or amx_bf16x3 (default: the
-                      fastest for the type, which `python -m cudnn_rnn doctor` names)
+  --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16; neon or neon_bf16 (default:
+                      the fastest for the type, which `python -m cudnn_rnn doctor` names)
 )";
 
 struct Arguments {

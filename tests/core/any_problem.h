@@ -28,6 +28,9 @@ Problem AnyProblem(const ProblemSizes& sizes, Source* source) {
   config.input_mode = static_cast<InputMode>(source->Choice(3));
   config.direction = static_cast<Direction>(source->Choice(2));
   config.data_type = static_cast<DataType>(source->Choice(4));
+  if (config.data_type == DataType::kFloat) {
+    config.precision = static_cast<Precision>(source->Choice(4));
+  }
   config.num_layers = number(1, 3);
   config.num_units = number(1, sizes.max_units);
   config.input_size =

@@ -60,7 +60,7 @@ void RoundingCell(const ForwardTile<double>& tile) {
 }
 
 Kernels<double> RoundingKernels() {
-  EXPECT(ChooseKernels<double>("portable", DataType::kDouble, &exact_kernels).ok());
+  EXPECT(ChooseKernels<double>("portable", FactorFormat::kExact, &exact_kernels).ok());
   Kernels<double> kernels = *exact_kernels;
   kernels.product = RoundingProduct;
   kernels.pack_panel = RoundingPack;

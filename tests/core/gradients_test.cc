@@ -65,13 +65,17 @@ TEST(GradientsAgreeWithThoseOfDouble) {
   SerialRunner runner;
   struct Case {
     DataType data_type;
+    Precision precision;
     std::string instruction_set;
     double tolerance;
   };
-  std::vector<Case> cases = {{DataType::kFloat, "", 1e-5}, {DataType::kHalf, "", 4e-3}};
+  std::vector<Case> cases = {{DataType::kFloat, Precision::kDefault, "", 1e-5},
+                             {DataType::kHalf, Precision::kDefault, "", 4e-3}};
   for (const std::string& instruction_set : InstructionSets()) {
-    cases.push_back({DataType::kBfloat16, instruction_set, 3e-2});
-    if (instruction_set == "amx_bf16x3") cases.push_back({DataType::kFloat, instruction_set, 3e-4});
+    cases.push_back({DataType::kBfloat16, Precision::kDefault, instruction_set, 3e-2});
+    if (!MultipliesBfloat16(instruction_set)) continue;  // float's kernels in every precision
+    cases.push_back({DataType::kFloat, Precision::kHigh, instruction_set, 3e-4});
+    cases.push_back({DataType::kFloat, Precision::kMedium, instruction_set, 3e-2});
   }
   for (const Case& test : cases) {
     int64_t index = 0;
@@ -83,6 +87,7 @@ TEST(GradientsAgreeWithThoseOfDouble) {
       problem.lengths = AllLengths(problem.shape)[index % 5];
       if (!testing::IsInSample(index++)) continue;
       problem.config.data_type = test.data_type;
+      problem.config.precision = test.precision;
       Tensors found = MakeTensors(problem);
       Tensors expected = found;
       RunCpuPlan(problem, &runner, true, &found, test.instruction_set);
@@ -90,8 +95,9 @@ TEST(GradientsAgreeWithThoseOfDouble) {
       RunCpuPlan(problem, &runner, true, &expected);
       for (const Argument& argument : kArguments) {
         ExpectClose(found.*argument.gradient, expected.*argument.gradient, test.tolerance,
-                    Concatenate("d ", argument.name, " as ", Name(test.data_type), " ",
-                                test.instruction_set, " instead of ", problem.Text()));
+                    Concatenate("d ", argument.name, " as ", Name(test.data_type), " in ",
+                                Name(test.precision), " precision, ", test.instruction_set,
+                                " instead of ", problem.Text()));
       }
     }
   }

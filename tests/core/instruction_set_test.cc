@@ -67,59 +67,73 @@ Processor NeoverseV1() {
   return processor;
 }
 
-void ExpectChoice(const Processor& processor, DataType data_type, InstructionSet expected,
+constexpr FactorFormat kExact = FactorFormat::kExact, kSplit = FactorFormat::kSplit,
+                       kRounded = FactorFormat::kRounded;
+
+void ExpectChoice(const Processor& processor, FactorFormat factors, InstructionSet expected,
                   const std::string& part_of_reason, const std::string& wanted = "") {
   InstructionSetChoice choice;
-  const Status status = ChooseInstructionSet(wanted, data_type, processor, &choice);
+  const Status status = ChooseInstructionSet(wanted, factors, processor, &choice);
   EXPECT(status.ok(), status.message());
-  EXPECT(choice.instruction_set == expected, Name(choice.instruction_set), " for ",
-         Name(data_type));
+  EXPECT(choice.instruction_set == expected, Name(choice.instruction_set), " for format ",
+         static_cast<int>(factors));
   EXPECT(choice.reason.find(part_of_reason) != std::string::npos, "'", part_of_reason,
          "' in: ", choice.reason);
 }
 
-TEST(FloatModelsUseTheWidestVectors) {
+TEST(FactorsKeepWhatTheTypeAndThePrecisionSay) {
+  for (Precision precision :
+       {Precision::kDefault, Precision::kHighest, Precision::kHigh, Precision::kMedium}) {
+    EXPECT(FactorFormatOf(DataType::kDouble, precision) == kExact);
+    EXPECT(FactorFormatOf(DataType::kHalf, precision) == kSplit);
+    EXPECT(FactorFormatOf(DataType::kBfloat16, precision) == kRounded);
+  }
+  EXPECT(FactorFormatOf(DataType::kFloat, Precision::kDefault) == kExact);
+  EXPECT(FactorFormatOf(DataType::kFloat, Precision::kHighest) == kExact);
+  EXPECT(FactorFormatOf(DataType::kFloat, Precision::kHigh) == kSplit);
+  EXPECT(FactorFormatOf(DataType::kFloat, Precision::kMedium) == kRounded);
+}
+
+TEST(ExactFactorsUseTheWidestVectors) {
   Processor processor = X86Processor();
-  for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
-    ExpectChoice(processor, data_type, InstructionSet::kPortable, "lacks");
-    ExpectChoice(Processor(), data_type, InstructionSet::kPortable, "");
+  for (FactorFormat factors : {kExact, kSplit, kRounded}) {
+    ExpectChoice(processor, factors, InstructionSet::kPortable, "lacks");
+    ExpectChoice(Processor(), factors, InstructionSet::kPortable, "");
   }
   processor.has_avx2 = true;
-  ExpectChoice(processor, DataType::kDouble, InstructionSet::kAvx2, "but not AVX-512");
+  ExpectChoice(processor, kExact, InstructionSet::kAvx2, "but not AVX-512");
   amx_requests = 0;
   for (const Processor& newer : {Avx512Processor(), Zen4(), SapphireRapids(RequestAmx<0>)}) {
-    ExpectChoice(newer, DataType::kFloat, InstructionSet::kAvx512, "has AVX-512");
-    ExpectChoice(newer, DataType::kDouble, InstructionSet::kAvx512, "has AVX-512");
+    ExpectChoice(newer, kExact, InstructionSet::kAvx512, "has AVX-512");
   }
   EXPECT(amx_requests == 0, amx_requests);
   for (const Processor& arm : {NeoverseN1(), NeoverseV1()}) {
-    ExpectChoice(arm, DataType::kFloat, InstructionSet::kNeon, "have NEON");
-    ExpectChoice(arm, DataType::kDouble, InstructionSet::kNeon, "have NEON");
-    ExpectChoice(arm, DataType::kHalf, InstructionSet::kNeon, "keep the sums in half");
+    ExpectChoice(arm, kExact, InstructionSet::kNeon, "have NEON");
+    ExpectChoice(arm, kSplit, InstructionSet::kNeon, "lacks AMX");
   }
 }
 
-TEST(HalfModelsUseAmxIfTheSystemPermitsIt) {
-  for (const Processor& processor :
-       {Avx512Processor(), Zen4(), SapphireRapids(RequestAmx<EPERM>)}) {
-    ExpectChoice(processor, DataType::kHalf, InstructionSet::kAvx512, "AVX512-FP16");
+TEST(SplitFactorsUseAmxIfTheSystemPermitsIt) {
+  for (const Processor& processor : {Avx512Processor(), Zen4()}) {
+    ExpectChoice(processor, kSplit, InstructionSet::kAvx512, "computed in float; the processor or");
   }
-  ExpectChoice(SapphireRapids(RequestAmx<0>), DataType::kHalf, InstructionSet::kAmxBf16x3,
-               "hold a half exactly");
+  ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kSplit, InstructionSet::kAvx512, "refuses");
+  ExpectChoice(SapphireRapids(RequestAmx<0>), kSplit, InstructionSet::kAmxBf16,
+               "for 16 sequences or more, with two bfloat16 numbers for each factor");
 }
 
-TEST(Bfloat16ModelsUseBfloat16ProductsOnlyIfTheyAreFast) {
-  constexpr DataType kType = DataType::kBfloat16;
-  ExpectChoice(Avx512Processor(), kType, InstructionSet::kAvx512, "lacks AVX512-BF16");
-  ExpectChoice(CooperLake(), kType, InstructionSet::kAvx512, "slower than float");
-  ExpectChoice(Zen4(), kType, InstructionSet::kAvx512Bf16, "full rate");
+TEST(FactorsAreRoundedOnlyWhereThatIsFast) {
+  ExpectChoice(Avx512Processor(), kRounded, InstructionSet::kAvx512, "lacks AVX512-BF16");
+  ExpectChoice(CooperLake(), kRounded, InstructionSet::kAvx512, "slower than float");
+  ExpectChoice(Zen4(), kRounded, InstructionSet::kAvx512Bf16, "full rate");
   amx_requests = 0;
-  ExpectChoice(SapphireRapids(RequestAmx<0>), kType, InstructionSet::kAmxBf16, "permits");
+  ExpectChoice(SapphireRapids(RequestAmx<0>), kRounded, InstructionSet::kAmxBf16, "permits");
   EXPECT(amx_requests == 1, amx_requests);
-  ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kType, InstructionSet::kAvx512, "refuses");
-  ExpectChoice(SapphireRapids(RequestAmx<ENOSPC>), kType, InstructionSet::kAvx512, "signal stack");
-  ExpectChoice(NeoverseN1(), kType, InstructionSet::kNeon, "lacks bfloat16 dot products");
-  ExpectChoice(NeoverseV1(), kType, InstructionSet::kNeonBf16, "has bfloat16 dot products");
+  ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kRounded, InstructionSet::kAvx512, "refuses");
+  ExpectChoice(SapphireRapids(RequestAmx<ENOSPC>), kRounded, InstructionSet::kAvx512,
+               "signal stack");
+  ExpectChoice(NeoverseN1(), kRounded, InstructionSet::kNeon, "lacks bfloat16 dot products");
+  ExpectChoice(NeoverseV1(), kRounded, InstructionSet::kNeonBf16, "has bfloat16 dot products");
 }
 
 #if defined(__x86_64__)
@@ -167,33 +181,29 @@ TEST(ThisProcessorIsTheOneThatItsRegistersDescribe) {
 TEST(InstructionSetsByName) {
   const Processor processor = SapphireRapids(RequestAmx<0>);
   for (InstructionSet one : InstructionSetsOf(Architecture::kX86)) {
-    if (one == InstructionSet::kAmxBf16x3) continue;  // below
-    ExpectChoice(processor, DataType::kBfloat16, one, "by name", Name(one));
+    ExpectChoice(processor, kRounded, one, "by name", Name(one));
   }
   for (InstructionSet one : InstructionSetsOf(Architecture::kArm)) {
-    ExpectChoice(NeoverseV1(), DataType::kBfloat16, one, "by name", Name(one));
+    ExpectChoice(NeoverseV1(), kRounded, one, "by name", Name(one));
   }
+  ExpectChoice(processor, kSplit, InstructionSet::kAmxBf16, "by name", "amx_bf16");
   amx_requests = 0;
-  const char* const no_kernels = "adds no kernels for this dtype";
-  ExpectChoice(processor, DataType::kFloat, InstructionSet::kAvx512, no_kernels, "amx_bf16");
-  ExpectChoice(processor, DataType::kDouble, InstructionSet::kAvx512, no_kernels, "amx_bf16x3");
-  ExpectChoice(processor, DataType::kBfloat16, InstructionSet::kAvx2, "by name", "avx2");
+  const char* const no_kernels = "adds no kernels for such models";
+  ExpectChoice(processor, kExact, InstructionSet::kAvx512, no_kernels, "amx_bf16");
+  for (FactorFormat factors : {kExact, kSplit}) {
+    ExpectChoice(processor, factors, InstructionSet::kAvx512, no_kernels, "avx512_bf16");
+    ExpectChoice(NeoverseV1(), factors, InstructionSet::kNeon, no_kernels, "neon_bf16");
+  }
+  ExpectChoice(processor, kRounded, InstructionSet::kAvx2, "by name", "avx2");
   EXPECT(amx_requests == 0, amx_requests);
-  for (DataType data_type : {DataType::kHalf, DataType::kFloat, DataType::kDouble}) {
-    ExpectChoice(NeoverseV1(), data_type, InstructionSet::kNeon, no_kernels, "neon_bf16");
-  }
-  for (DataType data_type : {DataType::kHalf, DataType::kFloat}) {
-    ExpectChoice(processor, data_type, InstructionSet::kAmxBf16x3, "by name", "amx_bf16x3");
-  }
-  ExpectChoice(processor, DataType::kBfloat16, InstructionSet::kAmxBf16, no_kernels, "amx_bf16x3");
 
   InstructionSetChoice choice;
-  EXPECT_ERROR(ChooseInstructionSet("amx_bf16", DataType::kBfloat16,
-                                    SapphireRapids(RequestAmx<EPERM>), &choice),
-               "amx_bf16 cannot be used", "refuses", "use the default");
-  EXPECT_ERROR(ChooseInstructionSet("amx_bf16", DataType::kFloat, Zen4(), &choice),
+  EXPECT_ERROR(
+      ChooseInstructionSet("amx_bf16", kRounded, SapphireRapids(RequestAmx<EPERM>), &choice),
+      "amx_bf16 cannot be used", "refuses", "use the default");
+  EXPECT_ERROR(ChooseInstructionSet("amx_bf16", kExact, Zen4(), &choice),
                "does not support the instruction set amx_bf16", "avx2 or portable");
-  EXPECT_ERROR(ChooseInstructionSet("neon_bf16", DataType::kFloat, NeoverseN1(), &choice),
+  EXPECT_ERROR(ChooseInstructionSet("neon_bf16", kExact, NeoverseN1(), &choice),
                "does not support the instruction set neon_bf16", "default, or neon or portable.");
 }
 
@@ -201,16 +211,16 @@ TEST(InstructionSetsByName) {
 TEST(UnknownNamesOfInstructionSets) {
   InstructionSetChoice choice;
   for (const char* name : {"sse9", "neon", "neon_bf16", "Portable", "avx512 "}) {
-    EXPECT_ERROR(ChooseInstructionSet(name, DataType::kFloat, Zen4(), &choice),
-                 "The instruction set must be portable, avx2, avx512, avx512_bf16, amx_bf16 or "
-                 "amx_bf16x3, but is '",
+    EXPECT_ERROR(ChooseInstructionSet(name, kExact, Zen4(), &choice),
+                 "The instruction set must be portable, avx2, avx512, avx512_bf16 or amx_bf16, "
+                 "but is '",
                  name);
   }
-  for (const char* name : {"sve", "avx2", "amx_bf16x3"}) {
-    EXPECT_ERROR(ChooseInstructionSet(name, DataType::kFloat, NeoverseV1(), &choice),
+  for (const char* name : {"sve", "avx2", "amx_bf16"}) {
+    EXPECT_ERROR(ChooseInstructionSet(name, kExact, NeoverseV1(), &choice),
                  "The instruction set must be portable, neon or neon_bf16, but is '", name);
   }
-  EXPECT_ERROR(ChooseInstructionSet("neon", DataType::kFloat, Processor(), &choice),
+  EXPECT_ERROR(ChooseInstructionSet("neon", kExact, Processor(), &choice),
                "The instruction set must be portable, but is 'neon'.");
 }
 

@@ -69,7 +69,7 @@ const std::vector<LargeModel>& LargeModels() {
 
 std::string ReasonOf(const Problem& problem, Pass pass) {
   const Kernels<double>* kernels;
-  EXPECT(ChooseKernels<double>("portable", DataType::kDouble, &kernels).ok());
+  EXPECT(ChooseKernels<double>("portable", FactorFormat::kExact, &kernels).ok());
   const Schedule schedule = MakeSchedule(problem.config, problem.shape, *kernels);
   return KeepsInputPanels(problem.config, problem.shape, *kernels, schedule, pass).reason;
 }

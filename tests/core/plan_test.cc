@@ -33,7 +33,9 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
 }
 
 bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
-  return problem.config.data_type == DataType::kBfloat16 && MultipliesBfloat16(instruction_set);
+  const RnnConfig& config = problem.config;
+  return FactorFormatOf(config.data_type, config.precision) == FactorFormat::kRounded &&
+         MultipliesBfloat16(instruction_set);
 }
 
 // Float's error may move a rounded factor across the midpoint of two bfloat16 numbers. The factor
@@ -83,11 +85,13 @@ void CompareWithSpecification(const Problem& problem, double tolerance,
 
 // Compares each problem with all kinds of lengths; the major axis and dropout vary as well.
 void CompareAllWithSpecification(DataType data_type, double tolerance,
-                                 const std::vector<std::string>& instruction_sets) {
+                                 const std::vector<std::string>& instruction_sets,
+                                 Precision precision = Precision::kDefault) {
   int64_t index = 0;
   RoundedCalls rounded_calls;
   for (Problem problem : Problems()) {
     problem.config.data_type = data_type;
+    problem.config.precision = precision;
     problem.config.seed = 5;
     for (const std::vector<int32_t>& lengths : AllLengths(problem.shape)) {
       problem.lengths = lengths;
@@ -111,10 +115,12 @@ TEST(ForwardAgreesWithSpecificationBfloat16) {
 TEST(ForwardAgreesWithSpecificationFloat) {
   CompareAllWithSpecification(DataType::kFloat, 1e-5, {""});
 }
-// Factors have 16 significant bits. Small simple RNNs amplify the error the most.
-TEST(ForwardAgreesWithSpecificationFloatInThreeProducts) {
-  if (InstructionSets().back() != "amx_bf16x3") return;
-  CompareAllWithSpecification(DataType::kFloat, 2e-4, {"amx_bf16x3"});
+// Factors have at least 16 significant bits. Small simple RNNs amplify the error the most.
+TEST(ForwardAgreesWithSpecificationFloatInHighPrecision) {
+  CompareAllWithSpecification(DataType::kFloat, 2e-4, InstructionSets(), Precision::kHigh);
+}
+TEST(ForwardAgreesWithSpecificationFloatInMediumPrecision) {
+  CompareAllWithSpecification(DataType::kFloat, 4e-3, InstructionSets(), Precision::kMedium);
 }
 TEST(ForwardAgreesWithSpecificationDouble) {
   CompareAllWithSpecification(DataType::kDouble, 1e-12, {""});
@@ -374,8 +380,7 @@ TEST(InstructionSetsAgree) {
       const std::string what = Concatenate(instruction_set, " ", problem.Text());
       for (Vector Tensors::*values :
            {&Tensors::output, &Tensors::input_backprop, &Tensors::params_backprop}) {
-        const double tolerance = instruction_set == "amx_bf16x3" ? 2e-4 : 1e-5;
-        ExpectClose(found.*values, expected.*values, tolerance, what);
+        ExpectClose(found.*values, expected.*values, 1e-5, what);
       }
     }
   }

@@ -3,7 +3,7 @@
 //
 //   MODE-LAYERSxUNITS[-iINPUT][-pPROJECTION][-skip|-auto][-bi]-bBATCH-tSTEPS
 //       [-half|-lengths:N,N,...][-batch_major][-dropout:RATE][-seed:N][-seed2:N]
-//       [-float16|-bfloat16|-double]
+//       [-float16|-bfloat16|-double] [-highest|-high|-medium]
 //
 //   lstm-2x650-b20-t35                 2 layers, 650 units, 20 sequences of 35 steps
 //   lstm-2x24-i10-bi-b4-t8-half        input_size 10, bidirectional, half the steps on average
@@ -46,6 +46,7 @@ struct DataTypePart {
 };
 constexpr DataTypePart kDataTypeParts[] = {
     {"float16", DataType::kHalf}, {"bfloat16", DataType::kBfloat16}, {"double", DataType::kDouble}};
+constexpr Precision kPrecisions[] = {Precision::kHighest, Precision::kHigh, Precision::kMedium};
 
 }  // namespace problem_text
 
@@ -91,6 +92,7 @@ inline std::string ProblemText(const RnnConfig& config, const SequenceShape& sha
   for (const problem_text::DataTypePart& part : problem_text::kDataTypeParts) {
     if (config.data_type == part.data_type) text += Concatenate("-", part.name);
   }
+  if (config.precision != Precision::kDefault) text += Concatenate("-", Name(config.precision));
   return text;
 }
 
@@ -153,6 +155,11 @@ inline bool ReadWord(const std::string& part, Parsed* parsed) {
   for (const DataTypePart& known : kDataTypeParts) {
     if (part != known.name) continue;
     parsed->config.data_type = known.data_type;
+    return true;
+  }
+  for (Precision known : kPrecisions) {
+    if (part != Name(known)) continue;
+    parsed->config.precision = known;
     return true;
   }
   if (part == "bi") parsed->config.direction = Direction::kBidirectional;

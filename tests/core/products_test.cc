@@ -321,36 +321,34 @@ std::string NameWithoutBfloat16() {
   return ThisProcessor().architecture == Architecture::kArm ? "neon" : "avx512";
 }
 
-// Float models use bfloat16 products only if amx_bf16x3 is requested, half models only three for
-// each product.
-TEST(ProductsOfBfloat16AreForTheirModels) {
-  const auto kernels_for = [](const std::string& name, DataType data_type) {
+// Every format of factors has the kernels of the instruction set, or of the next lower one.
+TEST(ProductsOfBfloat16AreForTheirFactors) {
+  const auto kernels_for = [](const std::string& name, FactorFormat factors) {
     const Kernels<float>* kernels = nullptr;
-    EXPECT(ChooseKernels<float>(name, data_type, &kernels).ok(), name);
+    EXPECT(ChooseKernels<float>(name, factors, &kernels).ok(), name);
     return kernels;
   };
   for (const std::string& name : InstructionSets()) {
-    if (!MultipliesBfloat16(name)) continue;
-    for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
-      const bool is_bfloat16 = data_type == DataType::kBfloat16, is_x3 = name == "amx_bf16x3";
-      const std::string expected =
-          is_bfloat16 ? (is_x3 ? "amx_bf16" : name) : (is_x3 ? name : NameWithoutBfloat16());
-      const Kernels<float>* kernels = kernels_for(name, data_type);
-      EXPECT(kernels->instruction_set == expected, name, " ", Name(data_type));
-      EXPECT(kernels->rounds() == (is_bfloat16 || is_x3), name, " ", Name(data_type));
-      EXPECT(kernels->planes == (is_x3 && !is_bfloat16 ? 2 : 1), name, " ", Name(data_type));
+    const bool has_products = MultipliesBfloat16(name);
+    const Kernels<float>* exact = kernels_for(name, FactorFormat::kExact);
+    EXPECT(exact->instruction_set == (has_products ? NameWithoutBfloat16() : name), name);
+    EXPECT(!exact->rounds() && exact->planes == 1, name);
+    const Kernels<float>* rounded = kernels_for(name, FactorFormat::kRounded);
+    EXPECT(rounded->instruction_set == name && rounded->rounds() == has_products, name);
+    EXPECT(rounded->planes == 1, name);
+    const Kernels<float>* split = kernels_for(name, FactorFormat::kSplit);
+    if (name == "amx_bf16") {
+      EXPECT(split->instruction_set == name && split->rounds() && split->planes == 2);
+    } else {
+      EXPECT(split == exact, name);
     }
   }
-  for (DataType data_type : {DataType::kHalf, DataType::kBfloat16, DataType::kFloat}) {
+  for (FactorFormat factors :
+       {FactorFormat::kExact, FactorFormat::kSplit, FactorFormat::kRounded}) {
     InstructionSetChoice best;
-    EXPECT(ChooseInstructionSet("", data_type, ThisProcessor(), &best).ok());
-    const std::string name = kernels_for("", data_type)->instruction_set;
+    EXPECT(ChooseInstructionSet("", factors, ThisProcessor(), &best).ok());
+    const std::string name = kernels_for("", factors)->instruction_set;
     EXPECT(name == Name(best.instruction_set), name, " ", best.reason);
-  }
-  EXPECT(!kernels_for("", DataType::kFloat)->rounds());
-  for (const std::string& name : InstructionSets()) {
-    if (MultipliesBfloat16(name)) continue;
-    EXPECT(kernels_for(name, DataType::kBfloat16)->vnni_factor == 1, name);
   }
 }
 

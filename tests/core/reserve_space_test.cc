@@ -175,7 +175,7 @@ TEST(InstructionSetsRearrangeTheSameBits) {
   }
   for (const std::string& set : InstructionSets()) {
     const Kernels<float>* kernels;
-    EXPECT(ChooseKernels<float>(set, DataType::kFloat, &kernels).ok(), set);
+    EXPECT(ChooseKernels<float>(set, FactorFormat::kExact, &kernels).ok(), set);
     for (const bool is_half : {true, false}) {
       std::vector<float> found = values;
       const Conversions<float>& conversions = is_half ? kernels->half : kernels->bfloat16;
@@ -198,8 +198,9 @@ TEST(HeadersAreFiniteInEveryType) {
     identity.plan = random();
     identity.output_h = random();
     identity.lengths = random();
-    identity.dropout = {FloatFromBits(static_cast<uint32_t>(random())),
-                        static_cast<int64_t>(random()), static_cast<int64_t>(random())};
+    identity.settings = {FloatFromBits(static_cast<uint32_t>(random())),
+                         static_cast<int64_t>(random()), static_cast<int64_t>(random()),
+                         static_cast<Precision>(i % 4)};
     const int64_t call = static_cast<int64_t>(random());
     std::string header(static_cast<size_t>(kReserveHeaderBytes), '\xff');
     WriteReserveHeader(identity, call, &header[0]);
@@ -214,26 +215,32 @@ TEST(HeadersAreFiniteInEveryType) {
   }
 }
 
-TEST(DropoutIsTakenFromTheHeader) {
+TEST(SettingsAreTakenFromTheHeader) {
   RnnConfig forward;
+  forward.precision = Precision::kMedium;
   forward.dropout = 0.25f;
   forward.seed = -3;
   forward.seed2 = int64_t{1} << 40;
   char header[kReserveHeaderBytes];
   WriteReserveHeader(IdentityOf(forward, {4, 5}, {}), 1, header);
   RnnConfig gradient;
-  TakeDropoutFromHeader(header, kReserveHeaderBytes - 1, &gradient);
+  TakeSettingsFromHeader(header, kReserveHeaderBytes - 1, &gradient);
   EXPECT(gradient.dropout == 0 && gradient.seed == 0, "too short for a header");
-  TakeDropoutFromHeader(header, kReserveHeaderBytes, &gradient);
+  EXPECT(gradient.precision == Precision::kDefault);
+  TakeSettingsFromHeader(header, kReserveHeaderBytes, &gradient);
   EXPECT(gradient.dropout == 0.25f && gradient.seed == -3 && gradient.seed2 == int64_t{1} << 40);
+  EXPECT(gradient.precision == Precision::kMedium);
+  EXPECT(PlanFingerprint(gradient, {4, 5}) == PlanFingerprint(forward, {4, 5}));
+  gradient.precision = Precision::kHigh;
   EXPECT(PlanFingerprint(gradient, {4, 5}) == PlanFingerprint(forward, {4, 5}));
   RnnConfig given;
   given.seed2 = 7;
-  TakeDropoutFromHeader(header, kReserveHeaderBytes, &given);
+  TakeSettingsFromHeader(header, kReserveHeaderBytes, &given);
   EXPECT(given.dropout == 0 && given.seed == 0 && given.seed2 == 7, "given attributes count");
+  EXPECT(given.precision == Precision::kMedium, "whatever the attributes are");
   header[0] ^= 1;
   gradient = RnnConfig();
-  TakeDropoutFromHeader(header, kReserveHeaderBytes, &gradient);
+  TakeSettingsFromHeader(header, kReserveHeaderBytes, &gradient);
   EXPECT(gradient.dropout == 0 && gradient.seed2 == 0, "no header");
 }
 

@@ -300,7 +300,7 @@ TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {
   };
   EXPECT(first_line(DataType::kHalf, 15) == first_line(DataType::kFloat, 15));
   const Kernels<float>* kernels;
-  EXPECT(ChooseKernels<float>("", DataType::kHalf, &kernels).ok());
+  EXPECT(ChooseKernels<float>("", FactorFormat::kSplit, &kernels).ok());
   const std::string line = first_line(DataType::kHalf, 16);
   EXPECT(line.find(Concatenate("kernels: ", kernels->instruction_set, ",")) == 0, line);
 }

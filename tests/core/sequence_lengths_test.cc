@@ -252,7 +252,7 @@ void CountingLstm(const ForwardTile<float>& tile) {
 // The cost depends on the sum of lengths, not on padding: each step of each sequence takes one
 // multiply-add per weight in the forward pass and two in the backward pass.
 TEST(PaddingCostsNoArithmetic) {
-  EXPECT(ChooseKernels<float>("portable", DataType::kFloat, &real_kernels).ok());
+  EXPECT(ChooseKernels<float>("portable", FactorFormat::kExact, &real_kernels).ok());
   Kernels<float> kernels = *real_kernels;
   kernels.product = CountingProduct;
   kernels.lstm.forward = CountingLstm;

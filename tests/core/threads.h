@@ -104,14 +104,14 @@ inline std::vector<std::string> InstructionSets() {
   std::vector<std::string> all;
   for (InstructionSet one : InstructionSetsOf(ThisProcessor().architecture)) {
     const Kernels<float>* kernels;
-    if (ChooseKernels<float>(Name(one), DataType::kBfloat16, &kernels).ok()) {
+    if (ChooseKernels<float>(Name(one), FactorFormat::kRounded, &kernels).ok()) {
       all.push_back(Name(one));
     }
   }
   return all;
 }
 
-// Returns whether the instruction set rounds factors to bfloat16 in bfloat16 models.
+// Returns whether the instruction set rounds factors to bfloat16 if they may be.
 inline bool MultipliesBfloat16(const std::string& instruction_set) {
   return instruction_set.find("bf16") != std::string::npos;
 }
@@ -119,17 +119,16 @@ inline bool MultipliesBfloat16(const std::string& instruction_set) {
 // Returns all kernels for T, each once.
 template <typename T>
 std::vector<const Kernels<T>*> AllKernels() {
-  constexpr bool kIsDouble = std::is_same<T, double>::value;
-  const DataType most = kIsDouble ? DataType::kDouble : DataType::kBfloat16;
+  std::vector<FactorFormat> formats = {FactorFormat::kExact};
+  if (std::is_same<T, float>::value) {
+    formats.insert(formats.end(), {FactorFormat::kSplit, FactorFormat::kRounded});
+  }
   std::vector<const Kernels<T>*> all;
   for (const std::string& instruction_set : InstructionSets()) {
-    for (DataType data_type : {most, kIsDouble ? DataType::kDouble : DataType::kFloat}) {
+    for (FactorFormat factors : formats) {
       const Kernels<T>* kernels;
-      if (ChooseKernels<T>(instruction_set, data_type, &kernels).ok() &&
-          kernels->instruction_set == instruction_set) {
-        all.push_back(kernels);
-        break;
-      }
+      EXPECT(ChooseKernels<T>(instruction_set, factors, &kernels).ok(), instruction_set);
+      if (std::find(all.begin(), all.end(), kernels) == all.end()) all.push_back(kernels);
     }
   }
   return all;

@@ -16,7 +16,7 @@ struct Header {
   int64_t seed2;
   int64_t dropout_call_index;
   float dropout;
-  int32_t choice;  // CodeOf
+  int32_t choice;  // CodeOf, and the precision * kNumChoiceCodes
 };
 static_assert(2 * sizeof(Header) <= kReserveHeaderBytes, "the header must fit its place");
 
@@ -77,7 +77,8 @@ uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start) {
   return hash;
 }
 
-uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape) {
+uint64_t PlanFingerprint(RnnConfig config, const SequenceShape& shape) {
+  config.precision = Precision::kDefault;
   const ConfigKey model = KeyOf(config);
   const int64_t fields[] = {shape.num_steps, shape.batch_size, shape.time_major ? 1 : 0};
   return Fingerprint(fields, sizeof(fields), Fingerprint(model.data(), sizeof(model)));
@@ -87,7 +88,7 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
                                 const std::vector<int32_t>& sequence_lengths) {
   ReserveSpaceIdentity identity;
   identity.plan = PlanFingerprint(config, shape);
-  identity.dropout = {config.dropout, config.seed, config.seed2};
+  identity.settings = {config.dropout, config.seed, config.seed2, config.precision};
   if (HasPadding(sequence_lengths, shape)) {
     identity.lengths = Fingerprint(sequence_lengths.data(),
                                    shape.batch_size * static_cast<int64_t>(sizeof(int32_t)));
@@ -97,17 +98,22 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space, const ForwardChoice& choice) {
-  StoreHeader({kMagic, identity.plan, identity.output_h, identity.lengths, identity.dropout.seed,
-               identity.dropout.seed2, dropout_call_index, identity.dropout.dropout,
-               static_cast<int32_t>(CodeOf(choice))},
+  const ForwardSettings& settings = identity.settings;
+  const int64_t precision = static_cast<int64_t>(settings.precision);
+  StoreHeader({kMagic, identity.plan, identity.output_h, identity.lengths, settings.seed,
+               settings.seed2, dropout_call_index, settings.dropout,
+               static_cast<int32_t>(CodeOf(choice) + precision * kNumChoiceCodes)},
               reserve_space);
 }
 
-void TakeDropoutFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config) {
-  if (config->dropout != 0 || config->seed != 0 || config->seed2 != 0) return;
+void TakeSettingsFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config) {
   if (num_bytes < kReserveHeaderBytes) return;
   const Header header = LoadHeader(reserve_space);
   if (header.magic != kMagic) return;
+  const int64_t precision = header.choice / kNumChoiceCodes;
+  if (precision < 0 || precision > static_cast<int64_t>(Precision::kMedium)) return;
+  config->precision = static_cast<Precision>(precision);
+  if (config->dropout != 0 || config->seed != 0 || config->seed2 != 0) return;
   config->dropout = header.dropout;
   config->seed = header.seed;
   config->seed2 = header.seed2;

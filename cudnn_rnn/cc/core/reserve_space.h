@@ -24,11 +24,13 @@ namespace cudnn_rnn {
 // A multiple of the alignment of what follows the header.
 constexpr int64_t kReserveHeaderBytes = 192;
 
-// The attributes that a dropout pattern depends on.
-struct DropoutAttributes {
+// What a gradient takes from the forward call's header: the attributes that a dropout pattern
+// depends on, and the precision.
+struct ForwardSettings {
   float dropout = 0;
   int64_t seed = 0;
   int64_t seed2 = 0;
+  Precision precision = Precision::kDefault;
 };
 
 // Identifies the plan and the forward call that a header belongs to.
@@ -36,15 +38,16 @@ struct ReserveSpaceIdentity {
   uint64_t plan = 0;      // PlanFingerprint of the config and the shape
   uint64_t output_h = 0;  // Fingerprint of the call's final hidden states; 0 in host_reserved
   uint64_t lengths = 0;   // Fingerprint of the call's sequence lengths; 0 if all are full
-  // For TakeDropoutFromHeader. `plan` covers them, so the checks do not compare them.
-  DropoutAttributes dropout;
+  // For TakeSettingsFromHeader. The checks do not compare them: `plan` covers the dropout, and
+  // gradients may have another precision.
+  ForwardSettings settings;
 };
 
 // Returns a 64-bit hash of the bytes, seeded with `start`.
 uint64_t Fingerprint(const void* data, int64_t num_bytes, uint64_t start = 0);
 
 // Returns a hash of every field that affects the contents of the reserve space.
-uint64_t PlanFingerprint(const RnnConfig& config, const SequenceShape& shape);
+uint64_t PlanFingerprint(RnnConfig config, const SequenceShape& shape);
 
 // Returns the identity of a call, without output_h. `sequence_lengths` are those of CallOptions.
 ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& shape,
@@ -54,10 +57,11 @@ ReserveSpaceIdentity IdentityOf(const RnnConfig& config, const SequenceShape& sh
 void WriteReserveHeader(const ReserveSpaceIdentity& identity, int64_t dropout_call_index,
                         void* reserve_space, const ForwardChoice& choice = ForwardChoice());
 
-// If the config's dropout and seeds are all 0, replaces them by those of the forward call that
-// wrote the header. (The gradient that TensorFlow 1.0 registered leaves these attributes out, so
-// they have their defaults in its graphs.) Does nothing if the memory has no valid header.
-void TakeDropoutFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config);
+// Sets the config's precision to that of the forward call that wrote the header. If the config's
+// dropout and seeds are all 0, replaces them as well. (The gradient that TensorFlow 1.0 registered
+// leaves these attributes out, so they have their defaults in its graphs.) Does nothing if the
+// memory has no valid header.
+void TakeSettingsFromHeader(const void* reserve_space, int64_t num_bytes, RnnConfig* config);
 
 // `name` is that of the tensor, for the message.
 Status CheckReserveSpaceSize(int64_t num_bytes, int64_t expected_bytes,

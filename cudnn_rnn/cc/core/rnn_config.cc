@@ -25,6 +25,8 @@ constexpr Named<DataType> kDataTypes[] = {{"half", DataType::kHalf},
                                           {"bfloat16", DataType::kBfloat16},
                                           {"float", DataType::kFloat},
                                           {"double", DataType::kDouble}};
+constexpr Named<Precision> kPrecisions[] = {
+    {"highest", Precision::kHighest}, {"high", Precision::kHigh}, {"medium", Precision::kMedium}};
 
 template <typename Value, size_t size>
 Status Parse(const char* attribute, const std::string& text, const Named<Value> (&choices)[size],
@@ -57,14 +59,17 @@ Status CheckPositive(const char* name, int64_t value) {
 
 ConfigKey KeyOf(const RnnConfig& config) {
   static_assert(sizeof(RnnConfig) == 4 * sizeof(int32_t) + 4 * sizeof(int64_t) + sizeof(int64_t) +
-                                         2 * sizeof(int64_t),
+                                         3 * sizeof(int64_t),
                 "a new field belongs into the key");
   uint32_t dropout_bits;
   std::memcpy(&dropout_bits, &config.dropout, sizeof(dropout_bits));
+  const bool has_precision =
+      config.data_type == DataType::kFloat && config.precision != Precision::kDefault;
   return {{static_cast<int64_t>(config.mode), config.skips_input_projection() ? 1 : 0,
            static_cast<int64_t>(config.direction), static_cast<int64_t>(config.data_type),
            config.num_layers, config.num_units, config.input_size, config.num_proj,
-           static_cast<int64_t>(dropout_bits), config.seed, config.seed2}};
+           static_cast<int64_t>(dropout_bits), config.seed, config.seed2,
+           has_precision ? static_cast<int64_t>(config.precision) : 0}};
 }
 
 RnnConfig WithoutDropout(RnnConfig config) {
@@ -92,10 +97,16 @@ Status ParseInputMode(const std::string& text, InputMode* input_mode) {
 Status ParseDirection(const std::string& text, Direction* direction) {
   return Parse("direction", text, kDirections, direction);
 }
+Status ParsePrecision(const std::string& text, Precision* precision) {
+  return Parse("float32_matmul_precision", text, kPrecisions, precision);
+}
 
 const char* Name(RnnMode mode) { return NameOf(kRnnModes, mode); }
 const char* Name(Direction direction) { return NameOf(kDirections, direction); }
 const char* Name(DataType data_type) { return NameOf(kDataTypes, data_type); }
+const char* Name(Precision precision) {
+  return precision == Precision::kDefault ? "default" : NameOf(kPrecisions, precision);
+}
 
 std::string Describe(const RnnConfig& config) {
   std::string text = Concatenate(Name(config.mode), ", ", Name(config.direction), ", ",
@@ -104,6 +115,9 @@ std::string Describe(const RnnConfig& config) {
   if (config.skips_input_projection()) text += ", skip_input";
   if (config.has_projection()) text += Concatenate(", projection ", config.num_proj);
   if (config.dropout > 0) text += Concatenate(", dropout ", config.dropout);
+  if (config.precision != Precision::kDefault) {
+    text += Concatenate(", precision ", Name(config.precision));
+  }
   return text;
 }
 

@@ -15,6 +15,10 @@ enum class InputMode { kLinear, kSkip, kAuto };
 enum class Direction { kUnidirectional, kBidirectional };
 // The type of inputs, states, parameters and outputs. The 16-bit types are computed in float.
 enum class DataType { kHalf, kBfloat16, kFloat, kDouble };
+// How much of a float the factors of a float model's matrix products keep: 24 significant bits, 16
+// (a sum of two bfloat16 numbers), or 8 (bfloat16). Less only where that is faster; sums, cells,
+// states and all tensors are float in each.
+enum class Precision { kDefault, kHighest, kHigh, kMedium };  // kDefault: kHighest on a CPU
 
 struct RnnConfig {
   RnnMode mode = RnnMode::kLstm;
@@ -30,6 +34,7 @@ struct RnnConfig {
   float dropout = 0.0f;
   int64_t seed = 0;
   int64_t seed2 = 0;
+  Precision precision = Precision::kDefault;
 
   int64_t num_directions() const { return direction == Direction::kBidirectional ? 2 : 1; }
   // LstmGate and GruGate (param_layout.h) list the gates; a simple RNN has one.
@@ -47,10 +52,10 @@ struct RnnConfig {
 };
 
 // All that a model depends on: caches have it in their keys.
-using ConfigKey = std::array<int64_t, 11>;
+using ConfigKey = std::array<int64_t, 12>;
 
 // Returns equal keys for configs of equal models. `skip_input` and what `auto_select` chooses are
-// equal.
+// equal, as are precisions of models that are not float.
 ConfigKey KeyOf(const RnnConfig& config);
 // Returns the config without what only dropout patterns depend on.
 RnnConfig WithoutDropout(RnnConfig config);
@@ -58,10 +63,12 @@ RnnConfig WithoutDropout(RnnConfig config);
 Status ParseRnnMode(const std::string& text, RnnMode* mode);
 Status ParseInputMode(const std::string& text, InputMode* input_mode);
 Status ParseDirection(const std::string& text, Direction* direction);
+Status ParsePrecision(const std::string& text, Precision* precision);
 
 const char* Name(RnnMode mode);
 const char* Name(Direction direction);
 const char* Name(DataType data_type);
+const char* Name(Precision precision);
 // Returns "lstm, bidirectional, 2 layers, 650 units, input 650, float" and any non-default options.
 std::string Describe(const RnnConfig& config);
 

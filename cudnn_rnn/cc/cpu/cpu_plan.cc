@@ -353,11 +353,10 @@ class CpuPlan : public RnnPlan {
   const Rearrangement<Real> rearrange_;
 };
 
-// Returns the data type whose kernels compute the model. With few sequences a half model is limited
-// by reading its weights, which float's kernels do not split first.
-DataType KernelsDataType(const RnnConfig& config, const SequenceShape& shape) {
-  const bool is_float = config.data_type == DataType::kHalf && shape.batch_size < kMinSplitRows;
-  return is_float ? DataType::kFloat : config.data_type;
+FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape) {
+  const FactorFormat factors = FactorFormatOf(config.data_type, config.precision);
+  const bool is_exact = factors == FactorFormat::kSplit && shape.batch_size < kMinSplitRows;
+  return is_exact ? FactorFormat::kExact : factors;
 }
 
 template <typename Storage, typename Real>
@@ -367,7 +366,7 @@ Status Create(const RnnConfig& config, const SequenceShape& shape,
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
   CUDNN_RNN_RETURN_IF_ERROR(
-      ChooseKernels<Real>(instruction_set, KernelsDataType(config, shape), &kernels));
+      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), &kernels));
   return CpuPlan<Storage, Real>::Create(config, layout, shape, *kernels, plan);
 }
 
@@ -379,7 +378,7 @@ Status Explain(const RnnConfig& config, const SequenceShape& shape,
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
   CUDNN_RNN_RETURN_IF_ERROR(
-      ChooseKernels<Real>(instruction_set, KernelsDataType(config, shape), &kernels));
+      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), &kernels));
   const int64_t cost = ForwardCost(shape.num_steps * shape.batch_size, layout.size());
   const int64_t useful =
       EngineModel<Real>(config, layout, shape, *kernels)

@@ -19,8 +19,8 @@ namespace cudnn_rnn {
 namespace {
 
 // In the order of InstructionSet.
-const char* const kNames[] = {"portable", "avx2",       "avx512", "avx512_bf16",
-                              "amx_bf16", "amx_bf16x3", "neon",   "neon_bf16"};
+const char* const kNames[] = {"portable", "avx2", "avx512",   "avx512_bf16",
+                              "amx_bf16", "neon", "neon_bf16"};
 
 #if defined(CUDNN_RNN_EMULATES_AMX_BF16)  // tests/core/emulated
 bool HasAmxBf16() { return true; }
@@ -95,7 +95,6 @@ bool Supports(const Processor& processor, InstructionSet instruction_set) {
     case InstructionSet::kAvx512Bf16:
       return processor.has_avx512_bf16;
     case InstructionSet::kAmxBf16:
-    case InstructionSet::kAmxBf16x3:
       return processor.has_amx_bf16;
     case InstructionSet::kNeon:
       return processor.architecture == Architecture::kArm;
@@ -105,26 +104,18 @@ bool Supports(const Processor& processor, InstructionSet instruction_set) {
   return false;
 }
 
-// Returns the highest instruction set, up to `limit`, that has kernels of its own for a data type.
-InstructionSet HighestWithKernels(InstructionSet limit, DataType data_type) {
-  const bool is_bfloat16 = data_type == DataType::kBfloat16;
+// Returns the highest instruction set, up to `limit`, that has kernels of its own for factors.
+InstructionSet HighestWithKernels(InstructionSet limit, FactorFormat factors) {
   switch (limit) {
-    case InstructionSet::kAmxBf16x3:
-      if (is_bfloat16) return InstructionSet::kAmxBf16;
-      return data_type == DataType::kDouble ? InstructionSet::kAvx512 : limit;
-    case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAmxBf16:
-      return is_bfloat16 ? limit : InstructionSet::kAvx512;
+      return factors == FactorFormat::kExact ? InstructionSet::kAvx512 : limit;
+    case InstructionSet::kAvx512Bf16:
+      return factors == FactorFormat::kRounded ? limit : InstructionSet::kAvx512;
     case InstructionSet::kNeonBf16:
-      return is_bfloat16 ? limit : InstructionSet::kNeon;
+      return factors == FactorFormat::kRounded ? limit : InstructionSet::kNeon;
     default:
       return limit;
   }
-}
-
-bool UsesAmx(InstructionSet instruction_set) {
-  return instruction_set == InstructionSet::kAmxBf16 ||
-         instruction_set == InstructionSet::kAmxBf16x3;
 }
 
 std::string RefusalOfAmx(int error) {
@@ -134,7 +125,7 @@ std::string RefusalOfAmx(int error) {
   return Concatenate("the system refuses AMX to this process (arch_prctl: ", cause, ")");
 }
 
-InstructionSetChoice FastestForFloat(const Processor& processor) {
+InstructionSetChoice FastestForExact(const Processor& processor) {
   if (processor.architecture == Architecture::kArm) {
     return {InstructionSet::kNeon, "all 64-bit ARM processors have NEON"};
   }
@@ -155,28 +146,21 @@ std::string ReasonAgainstAmx(const Processor& processor) {
   return error == 0 ? "" : RefusalOfAmx(error);
 }
 
-// Returns the choice for float models, with the reason why a 16-bit type has nothing better.
+// Returns the choice for exact factors, with the reason why others would not be faster.
 InstructionSetChoice AsFloat(const Processor& processor, const std::string& reason) {
-  return {FastestForFloat(processor).instruction_set, "computed in float; " + reason};
+  return {FastestForExact(processor).instruction_set, "computed in float; " + reason};
 }
 
-// Two bfloat16 numbers hold the 11 significant bits of a half exactly.
-InstructionSetChoice FastestForHalf(const Processor& processor) {
-  if (processor.architecture != Architecture::kX86) {
-    return AsFloat(processor, "arithmetic in half would keep the sums in half");
-  }
+InstructionSetChoice FastestForSplit(const Processor& processor) {
   const std::string without_amx = ReasonAgainstAmx(processor);
-  if (without_amx.empty()) {
-    return {
-        InstructionSet::kAmxBf16x3,
-        Concatenate("for ", kMinSplitRows,
-                    " sequences or more: the processor has AMX, and two bfloat16 numbers hold a "
-                    "half exactly; fewer are computed as float")};
-  }
-  return AsFloat(processor, without_amx + ", and AVX512-FP16 would keep the sums in half");
+  if (!without_amx.empty()) return AsFloat(processor, without_amx);
+  return {InstructionSet::kAmxBf16,
+          Concatenate("for ", kMinSplitRows,
+                      " sequences or more, with two bfloat16 numbers for each factor: the "
+                      "processor has AMX; fewer are computed in float")};
 }
 
-InstructionSetChoice FastestForBfloat16(const Processor& processor) {
+InstructionSetChoice FastestForRounded(const Processor& processor) {
   if (processor.has_neon_bf16) {
     return {InstructionSet::kNeonBf16, "the processor has bfloat16 dot products"};
   }
@@ -222,8 +206,8 @@ const char* Name(InstructionSet instruction_set) {
 
 const std::vector<InstructionSet>& InstructionSetsOf(Architecture architecture) {
   static const std::vector<InstructionSet> x86 = {
-      InstructionSet::kPortable,   InstructionSet::kAvx2,    InstructionSet::kAvx512,
-      InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16, InstructionSet::kAmxBf16x3};
+      InstructionSet::kPortable, InstructionSet::kAvx2, InstructionSet::kAvx512,
+      InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16};
   static const std::vector<InstructionSet> arm = {InstructionSet::kPortable, InstructionSet::kNeon,
                                                   InstructionSet::kNeonBf16};
   static const std::vector<InstructionSet> other = {InstructionSet::kPortable};
@@ -237,21 +221,37 @@ const Processor& ThisProcessor() {
   return processor;
 }
 
-InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& processor) {
+FactorFormat FactorFormatOf(DataType data_type, Precision precision) {
   switch (data_type) {
     case DataType::kBfloat16:
-      return FastestForBfloat16(processor);
+      return FactorFormat::kRounded;
     case DataType::kHalf:
-      return FastestForHalf(processor);
-    default:
-      return FastestForFloat(processor);
+      return FactorFormat::kSplit;
+    case DataType::kDouble:
+      return FactorFormat::kExact;
+    case DataType::kFloat:
+      break;
   }
+  if (precision == Precision::kMedium) return FactorFormat::kRounded;
+  return precision == Precision::kHigh ? FactorFormat::kSplit : FactorFormat::kExact;
 }
 
-Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
+InstructionSetChoice FastestInstructionSet(FactorFormat factors, const Processor& processor) {
+  switch (factors) {
+    case FactorFormat::kRounded:
+      return FastestForRounded(processor);
+    case FactorFormat::kSplit:
+      return FastestForSplit(processor);
+    case FactorFormat::kExact:
+      break;
+  }
+  return FastestForExact(processor);
+}
+
+Status ChooseInstructionSet(const std::string& wanted, FactorFormat factors,
                             const Processor& processor, InstructionSetChoice* choice) {
   if (wanted.empty()) {
-    *choice = FastestInstructionSet(data_type, processor);
+    *choice = FastestInstructionSet(factors, processor);
     return Status();
   }
   const std::vector<InstructionSet>& all = InstructionSetsOf(processor.architecture);
@@ -266,15 +266,15 @@ Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
   if (!Supports(processor, named)) {
     return InvalidArgument("This processor does not support the instruction set ", wanted, instead);
   }
-  const InstructionSet chosen = HighestWithKernels(named, data_type);
-  const int error = UsesAmx(chosen) ? processor.request_amx() : 0;
+  const InstructionSet chosen = HighestWithKernels(named, factors);
+  const int error = chosen == InstructionSet::kAmxBf16 ? processor.request_amx() : 0;
   if (error != 0) {
     return InvalidArgument("The instruction set ", wanted, " cannot be used: ", RefusalOfAmx(error),
                            instead);
   }
   *choice = {chosen, chosen == named ? "requested by name"
                                      : Concatenate("requested as ", wanted,
-                                                   ", which adds no kernels for this dtype")};
+                                                   ", which adds no kernels for such models")};
   return Status();
 }
 

@@ -28,17 +28,7 @@ namespace cudnn_rnn {
 enum class Architecture { kX86, kArm, kOther };  // the first two of 64 bits
 
 // Each includes those before it of the same architecture; all architectures have kPortable.
-// kAmxBf16x3 is kAmxBf16 with three bfloat16 products for each product of floats; see kernels.h.
-enum class InstructionSet {
-  kPortable,
-  kAvx2,
-  kAvx512,
-  kAvx512Bf16,
-  kAmxBf16,
-  kAmxBf16x3,
-  kNeon,
-  kNeonBf16
-};
+enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16, kNeon, kNeonBf16 };
 
 // Returns the name that selects an instruction set, such as portable, avx2 or neon_bf16.
 const char* Name(InstructionSet instruction_set);
@@ -67,7 +57,18 @@ struct Processor {
 
 const Processor& ThisProcessor();
 
-// Half models of fewer sequences are computed as float models are.
+// What products may do to their factors, where that is faster.
+enum class FactorFormat {
+  kExact,
+  kSplit,    // represent each by the sum of two bfloat16 numbers
+  kRounded,  // round each to bfloat16
+};
+
+// Two bfloat16 numbers hold the 11 significant bits of a half exactly.
+FactorFormat FactorFormatOf(DataType data_type, Precision precision);
+
+// Models of fewer sequences are limited by reading their weights, and splitting these takes longer
+// than computing with exact factors.
 constexpr int64_t kMinSplitRows = 16;
 
 struct InstructionSetChoice {
@@ -75,17 +76,16 @@ struct InstructionSetChoice {
   std::string reason;  // for the user, after "avx512: "
 };
 
-// Returns the fastest instruction set for models of `data_type`. The choice depends on the
-// processor and on request_amx alone, so that results are the same in each run. Requests AMX only
-// for the 16-bit types.
-InstructionSetChoice FastestInstructionSet(DataType data_type, const Processor& processor);
+// Returns the fastest instruction set for such factors. The choice depends on the processor and on
+// request_amx alone, so that results are the same in each run. Requests AMX only for factors that
+// are not exact.
+InstructionSetChoice FastestInstructionSet(FactorFormat factors, const Processor& processor);
 
 // Chooses the instruction set named `wanted`; for an empty name, the fastest one. If that has no
-// kernels for `data_type`, the next lower one that has is chosen: amx_bf16x3 has them for half and
-// float, amx_bf16, avx512_bf16 and neon_bf16 for bfloat16. Fails if the processor's architecture
-// has no instruction set of that name, if the processor lacks it, or if the system refuses AMX that
-// the model would use.
-Status ChooseInstructionSet(const std::string& wanted, DataType data_type,
+// kernels for such factors, the next lower one that has kernels for exact factors is chosen. Fails
+// if the processor's architecture has no instruction set of that name, if the processor lacks it,
+// or if the system refuses AMX that the model would use.
+Status ChooseInstructionSet(const std::string& wanted, FactorFormat factors,
                             const Processor& processor, InstructionSetChoice* choice);
 
 }  // namespace cudnn_rnn

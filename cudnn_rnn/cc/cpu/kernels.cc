@@ -4,44 +4,40 @@ namespace cudnn_rnn {
 namespace {
 
 // Chosen once in a process.
-template <DataType data_type>
+template <FactorFormat factors>
 InstructionSet Fastest() {
   static const InstructionSet fastest =
-      FastestInstructionSet(data_type, ThisProcessor()).instruction_set;
+      FastestInstructionSet(factors, ThisProcessor()).instruction_set;
   return fastest;
 }
 
-InstructionSet DefaultFor(DataType data_type) {
-  switch (data_type) {
-    case DataType::kHalf:
-      return Fastest<DataType::kHalf>();
-    case DataType::kBfloat16:
-      return Fastest<DataType::kBfloat16>();
-    case DataType::kFloat:
-      return Fastest<DataType::kFloat>();
-    case DataType::kDouble:
+InstructionSet DefaultFor(FactorFormat factors) {
+  switch (factors) {
+    case FactorFormat::kSplit:
+      return Fastest<FactorFormat::kSplit>();
+    case FactorFormat::kRounded:
+      return Fastest<FactorFormat::kRounded>();
+    case FactorFormat::kExact:
       break;
   }
-  return Fastest<DataType::kDouble>();
+  return Fastest<FactorFormat::kExact>();
 }
 
 // Only models computed in float have kernels with bfloat16 products.
-const Kernels<float>* Bfloat16Kernels(InstructionSet instruction_set, float) {
+const Kernels<float>* Bfloat16Kernels(InstructionSet instruction_set, FactorFormat factors, float) {
   switch (instruction_set) {
-    case InstructionSet::kAmxBf16x3:
-      return AmxBf16x3Kernels();
     case InstructionSet::kAmxBf16:
-      return AmxBf16Kernels();
+      return factors == FactorFormat::kSplit ? AmxSplitKernels() : AmxBf16Kernels();
     case InstructionSet::kNeonBf16:
       return NeonBf16Kernels();
     default:
       return Avx512Bf16Kernels();
   }
 }
-const Kernels<double>* Bfloat16Kernels(InstructionSet, double) { return nullptr; }
+const Kernels<double>* Bfloat16Kernels(InstructionSet, FactorFormat, double) { return nullptr; }
 
 template <typename T>
-const Kernels<T>* KernelsOf(InstructionSet instruction_set) {
+const Kernels<T>* KernelsOf(InstructionSet instruction_set, FactorFormat factors) {
   switch (instruction_set) {
     case InstructionSet::kPortable:
       return PortableKernels<T>();
@@ -53,29 +49,29 @@ const Kernels<T>* KernelsOf(InstructionSet instruction_set) {
       return NeonKernels<T>();
     case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAmxBf16:
-    case InstructionSet::kAmxBf16x3:
     case InstructionSet::kNeonBf16:
       break;
   }
-  return Bfloat16Kernels(instruction_set, T());
+  return Bfloat16Kernels(instruction_set, factors, T());
 }
 
 }  // namespace
 
 template <typename T>
-Status ChooseKernels(const std::string& wanted, DataType data_type, const Kernels<T>** kernels) {
+Status ChooseKernels(const std::string& wanted, FactorFormat factors, const Kernels<T>** kernels) {
   if (wanted.empty()) {
-    *kernels = KernelsOf<T>(DefaultFor(data_type));
+    *kernels = KernelsOf<T>(DefaultFor(factors), factors);
     return Status();
   }
   InstructionSetChoice choice;
-  CUDNN_RNN_RETURN_IF_ERROR(ChooseInstructionSet(wanted, data_type, ThisProcessor(), &choice));
-  *kernels = KernelsOf<T>(choice.instruction_set);
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseInstructionSet(wanted, factors, ThisProcessor(), &choice));
+  *kernels = KernelsOf<T>(choice.instruction_set, factors);
   return Status();
 }
 
-template Status ChooseKernels<float>(const std::string&, DataType, const Kernels<float>** kernels);
-template Status ChooseKernels<double>(const std::string&, DataType,
+template Status ChooseKernels<float>(const std::string&, FactorFormat,
+                                     const Kernels<float>** kernels);
+template Status ChooseKernels<double>(const std::string&, FactorFormat,
                                       const Kernels<double>** kernels);
 
 }  // namespace cudnn_rnn

@@ -287,9 +287,9 @@ inline int64_t NumPanels(const KernelTraits& kernels, int64_t columns) {
 }
 
 // Chooses the kernels that ChooseInstructionSet names for this processor. The default is chosen
-// once per process.
+// once per process. Those for double have exact factors.
 template <typename T>
-Status ChooseKernels(const std::string& instruction_set, DataType data_type,
+Status ChooseKernels(const std::string& instruction_set, FactorFormat factors,
                      const Kernels<T>** kernels);
 
 // Return the kernels of one instruction set for float or double; null if this build does not
@@ -304,7 +304,7 @@ template <typename T>
 const Kernels<T>* NeonKernels();
 const Kernels<float>* Avx512Bf16Kernels();
 const Kernels<float>* AmxBf16Kernels();
-const Kernels<float>* AmxBf16x3Kernels();
+const Kernels<float>* AmxSplitKernels();  // of FactorFormat::kSplit
 const Kernels<float>* NeonBf16Kernels();
 
 }  // namespace cudnn_rnn

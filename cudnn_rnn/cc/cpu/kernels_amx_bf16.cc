@@ -1,5 +1,5 @@
-// Micro-kernels on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX: for bfloat16 models, and
-// with two planes (see kernels.h) for float and half models.
+// Micro-kernels on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX: for factors rounded to
+// bfloat16, and with two planes (see kernels.h) for split factors.
 
 #include <cstddef>
 #include <utility>
@@ -31,23 +31,23 @@ namespace {
 #define CUDNN_RNN_AMX_TILES
 #define CUDNN_RNN_BFLOAT16_PANELS
 
-namespace bf16 {
+namespace rounded {
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
 // Not sorted: each requires the file above.
 #include "cudnn_rnn/cc/cpu/bfloat16_pairs_avx512.inc"
 // Requires both.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
-}  // namespace bf16
+}  // namespace rounded
 
 #define CUDNN_RNN_TWO_PLANES
-namespace bf16x3 {
+namespace split {
 #undef CUDNN_RNN_INLINE
 #include "cudnn_rnn/cc/cpu/vectors_avx512.inc"
 // Not sorted: each requires the file above.
 #include "cudnn_rnn/cc/cpu/bfloat16_pairs_avx512.inc"
 // Requires both.
 #include "cudnn_rnn/cc/cpu/kernels.inc"
-}  // namespace bf16x3
+}  // namespace split
 
 }  // namespace
 #if defined(__clang__)
@@ -60,16 +60,16 @@ namespace bf16x3 {
 
 const Kernels<float>* AmxBf16Kernels() {
 #if defined(CUDNN_RNN_HAS_AMX_BF16)
-  static const Kernels<float> kernels = bf16::MakeKernels<float>("amx_bf16");
+  static const Kernels<float> kernels = rounded::MakeKernels<float>("amx_bf16");
   return &kernels;
 #else
   return nullptr;
 #endif
 }
 
-const Kernels<float>* AmxBf16x3Kernels() {
+const Kernels<float>* AmxSplitKernels() {
 #if defined(CUDNN_RNN_HAS_AMX_BF16)
-  static const Kernels<float> kernels = bf16x3::MakeKernels<float>("amx_bf16x3");
+  static const Kernels<float> kernels = split::MakeKernels<float>("amx_bf16");
   return &kernels;
 #else
   return nullptr;

@@ -1,4 +1,4 @@
-// Micro-kernels for bfloat16 models on processors with AVX-512 (F, DQ, BW, VL, BF16).
+// Micro-kernels for factors rounded to bfloat16 on processors with AVX-512 (F, DQ, BW, VL, BF16).
 
 #include <cstddef>
 #include <utility>

@@ -38,12 +38,7 @@ template <typename T>
 Status TransposeMatrices(const std::vector<Transposition<T>>& transpositions,
                          const std::string& instruction_set, ParallelRunner* runner) {
   const Kernels<T>* kernels;
-  // Panels of kernels that round hold pairs. The default for float does not round.
-  constexpr DataType kDataType = sizeof(T) == 4 ? DataType::kFloat : DataType::kDouble;
-  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(instruction_set, kDataType, &kernels));
-  if (kernels->rounds()) {
-    CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(/*instruction_set=*/"", kDataType, &kernels));
-  }
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<T>(instruction_set, FactorFormat::kExact, &kernels));
   int64_t num_elements = 0;
   for (const Transposition<T>& one : transpositions) num_elements += one.rows * one.columns;
   RunTeam(runner, num_elements * kElementCost, [&](TeamMember* member) {

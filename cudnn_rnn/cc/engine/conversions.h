@@ -23,6 +23,7 @@ inline cudnn_rnn_config ToC(const RnnConfig& config) {
   converted.seed = config.seed;
   converted.seed2 = config.seed2;
   converted.dropout = config.dropout;
+  converted.precision = static_cast<int32_t>(config.precision);
   return converted;
 }
 
@@ -46,6 +47,8 @@ inline Status FromC(const cudnn_rnn_config& source, RnnConfig* config) {
       FromC("direction", source.direction, Direction::kBidirectional, &config->direction));
   CUDNN_RNN_RETURN_IF_ERROR(
       FromC("data_type", source.data_type, DataType::kDouble, &config->data_type));
+  CUDNN_RNN_RETURN_IF_ERROR(
+      FromC("precision", source.precision, Precision::kMedium, &config->precision));
   config->num_layers = source.num_layers;
   config->num_units = source.num_units;
   config->input_size = source.input_size;

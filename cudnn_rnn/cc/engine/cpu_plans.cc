@@ -16,16 +16,16 @@ Status CpuPlans::Find(const RnnConfig& config, const SequenceShape& shape,
   }
   std::unique_ptr<RnnPlan> created;
   const Status status = CreateCpuPlan(config, shape, instruction_set_, &created);
-  if (!status.ok()) return Explained(status, config.data_type);
+  if (!status.ok()) return Explained(status, FactorFormatOf(config.data_type, config.precision));
   *plan = std::move(created);
   entries_[next_entry_] = {key, *plan};
   next_entry_ = (next_entry_ + 1) % entries_.size();
   return Status();
 }
 
-Status CpuPlans::Explained(const Status& error, DataType data_type) const {
+Status CpuPlans::Explained(const Status& error, FactorFormat factors) const {
   const Kernels<float>* kernels;
-  const Status supported = ChooseKernels<float>(instruction_set_, data_type, &kernels);
+  const Status supported = ChooseKernels<float>(instruction_set_, factors, &kernels);
   if (supported.ok()) return error;
   return InvalidArgument("The environment variable ", kInstructionSetVariable, " is '",
                          instruction_set_, "'. ", supported.message());

@@ -13,6 +13,7 @@
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/rnn_plan.h"
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cpu/instruction_set.h"
 
 namespace cudnn_rnn {
 
@@ -24,7 +25,7 @@ class CpuPlans {
 
   const std::string& instruction_set() const { return instruction_set_; }
   // Returns the error; if the instruction set caused it, with the variable that names it.
-  Status Explained(const Status& error, DataType data_type) const;
+  Status Explained(const Status& error, FactorFormat factors) const;
 
  private:
   // The config, the number of steps, the batch size and the order of the axes.

@@ -18,6 +18,7 @@
 #include "cudnn_rnn/cc/engine/caller.h"
 #include "cudnn_rnn/cc/engine/conversions.h"
 #include "cudnn_rnn/cc/engine/cpu_plans.h"
+#include "cudnn_rnn/cc/engine/precision.h"
 
 struct cudnn_rnn_gpu : cudnn_rnn::GpuRuntime {
   using GpuRuntime::GpuRuntime;
@@ -122,12 +123,30 @@ Status CreateGpuPlanner(GpuRuntime* runtime, cudnn_rnn_planner** planner) {
   return Status();
 }
 
-std::string ReportOn(DataType data_type) {
-  InstructionSetChoice choice;
-  const Status status = ChooseInstructionSet(ReadEnvironment(kInstructionSetVariable), data_type,
-                                             ThisProcessor(), &choice);
-  if (!status.ok()) return status.message();
-  return Concatenate(Name(choice.instruction_set), ", ", choice.reason);
+// Returns the name of what a CPU computes with.
+const char* NameInForce(Precision precision) {
+  return Name(precision == Precision::kDefault ? Precision::kHighest : precision);
+}
+
+// Returns lines about the data types and the precision.
+std::string ReportOnCpu() {
+  PrecisionChoice precision;
+  const Status status = ChoosePrecision(&precision);
+  std::string text;
+  for (DataType data_type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
+    InstructionSetChoice choice;
+    const Status chosen = ChooseInstructionSet(ReadEnvironment(kInstructionSetVariable),
+                                               FactorFormatOf(data_type, precision.precision),
+                                               ThisProcessor(), &choice);
+    text += Concatenate(Name(data_type), ": ");
+    text += chosen.ok() ? Concatenate(Name(choice.instruction_set), ", ", choice.reason)
+                        : chosen.message();
+    text += "\n";
+  }
+  text += "precision: ";
+  text += status.ok() ? Concatenate(NameInForce(precision.precision), ", ", precision.reason)
+                      : status.message();
+  return text + "\n";
 }
 
 Status FindParamsSize(const cudnn_rnn_config& source, int64_t* size) {
@@ -158,11 +177,15 @@ Status ReadOptions(const cudnn_rnn_call& source, CudnnOptions* options) {
   return FromC("algorithm", source.algorithm, Algorithm::kPersistDynamic, &options->algorithm);
 }
 
-Status FindPlan(cudnn_rnn_planner* planner, const RnnConfig& config, const SequenceShape& shape,
+Status FindPlan(cudnn_rnn_planner* planner, RnnConfig config, const SequenceShape& shape,
                 const cudnn_rnn_call& call, cudnn_rnn_prepared_call* prepared) {
   if (planner->gpu_plans == nullptr) return planner->cpu_plans.Find(config, shape, &prepared->plan);
   CudnnOptions options;
   CUDNN_RNN_RETURN_IF_ERROR(ReadOptions(call, &options));
+  if (config.precision != Precision::kDefault) {
+    options.allow_tf32 = config.precision != Precision::kHighest;
+    config.precision = Precision::kDefault;  // cuDNN's plans depend on allow_tf32
+  }
   CudnnPlanCache::Found found;
   CUDNN_RNN_RETURN_IF_ERROR(planner->gpu_plans->Find(config, shape, prepared->options, options,
                                                      prepared->execution, &found));
@@ -195,6 +218,13 @@ Status Prepare(cudnn_rnn_planner* planner, const cudnn_rnn_config& source,
                cudnn_rnn_sizes* sizes) {
   RnnConfig config;
   CUDNN_RNN_RETURN_IF_ERROR(FromC(source, &config));
+  if (config.precision == Precision::kDefault) {
+    PrecisionChoice process;
+    CUDNN_RNN_RETURN_IF_ERROR(ChoosePrecision(&process));
+    config.precision = process.precision;
+  }
+  const bool is_cpu = planner->gpu_plans == nullptr;
+  if (is_cpu && config.precision == Precision::kDefault) config.precision = Precision::kHighest;
   std::unique_ptr<cudnn_rnn_prepared_call> created(new cudnn_rnn_prepared_call(*planner, call));
   SequenceShape shape;
   CUDNN_RNN_RETURN_IF_ERROR(ReadCall(call, &shape, &created->options));
@@ -262,8 +292,7 @@ Status Copy(cudnn_rnn_planner* planner, void* stream, const cudnn_rnn_copy* copi
 
 template <typename T>
 Status Transpose(const CpuPlans& plans, const cudnn_rnn_threads* threads,
-                 const cudnn_rnn_transposition* transpositions, int64_t num_transpositions,
-                 DataType data_type) {
+                 const cudnn_rnn_transposition* transpositions, int64_t num_transpositions) {
   std::vector<Transposition<T>> converted;
   for (int64_t i = 0; i < num_transpositions; ++i) {
     const cudnn_rnn_transposition& one = transpositions[i];
@@ -272,7 +301,7 @@ Status Transpose(const CpuPlans& plans, const cudnn_rnn_threads* threads,
   }
   CallerThreads runner(threads);
   const Status status = TransposeMatrices(converted, plans.instruction_set(), &runner);
-  return status.ok() ? status : plans.Explained(status, data_type);
+  return status.ok() ? status : plans.Explained(status, FactorFormat::kExact);
 }
 
 Status Transpose(const CpuPlans& plans, const cudnn_rnn_threads* threads, int32_t data_type,
@@ -280,10 +309,10 @@ Status Transpose(const CpuPlans& plans, const cudnn_rnn_threads* threads, int32_
   DataType type;
   CUDNN_RNN_RETURN_IF_ERROR(FromC("data_type", data_type, DataType::kDouble, &type));
   if (type == DataType::kFloat) {
-    return Transpose<float>(plans, threads, transpositions, num_transpositions, type);
+    return Transpose<float>(plans, threads, transpositions, num_transpositions);
   }
   if (type == DataType::kDouble) {
-    return Transpose<double>(plans, threads, transpositions, num_transpositions, type);
+    return Transpose<double>(plans, threads, transpositions, num_transpositions);
   }
   return InvalidArgument("data_type must be float or double, but is ", Name(type), ".");
 }
@@ -319,13 +348,24 @@ const char* cudnn_rnn_gpu_report(void) {
 }
 
 const char* cudnn_rnn_cpu_report(void) {
-  using namespace cudnn_rnn;  // NOLINT: C functions are outside the namespace
-  return ReturnText([] {
-    std::string text;
-    for (DataType data_type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
-      text += Concatenate(Name(data_type), ": ", ReportOn(data_type), "\n");
-    }
-    return text;
+  return cudnn_rnn::ReturnText([] { return cudnn_rnn::ReportOnCpu(); });
+}
+
+int cudnn_rnn_set_precision(const char* name) {
+  return ReturnFromC([=] {
+    cudnn_rnn::Precision precision = cudnn_rnn::Precision::kDefault;
+    const Status status = *name == '\0' ? Status() : cudnn_rnn::ParsePrecision(name, &precision);
+    if (status.ok()) cudnn_rnn::SetPrecision(precision);
+    return status;
+  });
+}
+
+int cudnn_rnn_get_precision(const char** name) {
+  return ReturnFromC([=] {
+    cudnn_rnn::PrecisionChoice choice;
+    const Status status = cudnn_rnn::ChoosePrecision(&choice);
+    *name = cudnn_rnn::NameInForce(choice.precision);
+    return status;
   });
 }
 

@@ -26,7 +26,7 @@ typedef struct cudnn_rnn_prepared_call cudnn_rnn_prepared_call;
  */
 typedef struct cudnn_rnn_gpu cudnn_rnn_gpu;
 
-/* RnnConfig (core/rnn_config.h). The first four fields have the values of its enumerations. */
+/* RnnConfig (core/rnn_config.h). Fields of int32_t have the values of its enumerations. */
 typedef struct {
   int32_t rnn_mode;
   int32_t input_mode;
@@ -39,6 +39,7 @@ typedef struct {
   int64_t seed;
   int64_t seed2;
   float dropout;
+  int32_t precision; /* 0: the process's, cudnn_rnn_set_precision */
 } cudnn_rnn_config;
 
 /* ForwardChoice (core/rnn_plan.h). */
@@ -86,7 +87,7 @@ typedef struct {
   /* GPU: CudnnOptions (cudnn/algorithm.h). */
   int32_t algorithm;
   int32_t deterministic;
-  int32_t allow_tf32;
+  int32_t allow_tf32; /* if neither the config nor the process has a precision */
   cudnn_rnn_forward_choice forward_choice; /* of a gradient, if the caller knows it; else 0 */
   const cudnn_rnn_threads* threads;        /* CPU; null: the calling thread only */
   void* stream;                            /* GPU: the CUstream that all work is queued on */
@@ -183,11 +184,19 @@ CUDNN_RNN_EXPORT int cudnn_rnn_open_another_gpu(const cudnn_rnn_library_search* 
 /* Returns lines of text: which of the process's GPU libraries are open, or why none are. Valid
  * until this thread's next call of the function. */
 CUDNN_RNN_EXPORT const char* cudnn_rnn_gpu_report(void);
-/* Returns a line of text for each of float, half and bfloat16, such as "float: avx512, the
- * processor has AVX-512": the instruction set that computes such models in this process, and the
- * reason; or the error that they raise. Requests the permission to use AMX, as the first bfloat16
- * model does. Valid until this thread's next call of the function. */
+/* Returns lines of text. For each of float (in the process's precision), half and bfloat16, such as
+ * "float: avx512, the processor has AVX-512": the instruction set that computes such models in this
+ * process, and the reason; or the error that they raise. Then the process's precision of float
+ * models and its reason, or the error: "precision: highest, the default". Requests the permission
+ * to use AMX, as the first bfloat16 model does. Valid until this thread's next call of the
+ * function. */
 CUDNN_RNN_EXPORT const char* cudnn_rnn_cpu_report(void);
+
+/* Sets the process's precision of float models by its name: "highest", "high" or "medium"; "" for
+ * what the environment says (engine/precision.h). It applies to calls that are prepared later. */
+CUDNN_RNN_EXPORT int cudnn_rnn_set_precision(const char* name);
+/* Sets `name` to that of the process's precision, "highest" if nothing sets one. */
+CUDNN_RNN_EXPORT int cudnn_rnn_get_precision(const char** name);
 
 /* Returns the number of an Algorithm (cudnn/algorithm.h) by its name; "" means "standard". */
 CUDNN_RNN_EXPORT int cudnn_rnn_parse_algorithm(const char* name, int32_t* algorithm);

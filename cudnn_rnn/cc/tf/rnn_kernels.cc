@@ -282,8 +282,8 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   const ForwardChoice choice = ChoiceOfReserveSpace(reserve_elements);
   EngineCall call(device_.get(), context);
   if (call.has_host_memory()) {
-    TakeDropoutFromHeader(DataOf(reserve_space.tensor), BytesOf(reserve_space.tensor),
-                          &model.config);
+    TakeSettingsFromHeader(DataOf(reserve_space.tensor), BytesOf(reserve_space.tensor),
+                           &model.config);
   }
   if (HasHostReserved(version_)) {
     TF_RETURN_IF_ERROR(CheckHostReserved(context, model, choice, call.has_host_memory()));

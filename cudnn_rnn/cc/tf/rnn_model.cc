@@ -9,6 +9,9 @@ namespace {
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
+// Of a node whose model has a precision of its own; graph/precision.py sets it.
+constexpr char kPrecisionAttribute[] = "_cudnn_rnn_float32_matmul_precision";
+
 std::vector<int64_t> StateShape(const Model& model, int64_t width) {
   const int64_t pseudo_layers = model.config.num_layers * model.config.num_directions();
   const int64_t batch_size = model.shape.batch_size;
@@ -96,6 +99,11 @@ const char* Model::CellStateAxes() const {
 TfStatus ReadRnnAttributes(::tensorflow::OpKernelConstruction* context, OpVersion version,
                            RnnAttributes* attributes) {
   TF_RETURN_IF_ERROR(ReadAttributes(context, &attributes->config));
+  if (context->HasAttr(kPrecisionAttribute)) {
+    std::string name;
+    TF_RETURN_IF_ERROR(context->GetAttr(kPrecisionAttribute, &name));
+    TF_RETURN_IF_ERROR(ToTf(ParsePrecision(name, &attributes->config.precision)));
+  }
   if (version != OpVersion::k3) return TfStatus();
   return context->GetAttr("time_major", &attributes->time_major);
 }
