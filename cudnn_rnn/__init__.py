@@ -23,6 +23,8 @@ __all__ = [
     "cudnn_rnn_ops",
     "export_onnx",
     "export_plain",
+    "float32_matmul_precision",
+    "get_float32_matmul_precision",
     "import_meta_graph",
     "kernels_in_charge",
     "layers",
@@ -30,6 +32,7 @@ __all__ = [
     "plain_function",
     "plain_graph_def",
     "plain_ops",
+    "set_float32_matmul_precision",
     "stack_bidirectional_dynamic_rnn",
 ]
 
@@ -42,6 +45,11 @@ if not is_command_starting():
 
     from cudnn_rnn import _patches, contrib, cudnn_rnn_ops, layers, saveables
     from cudnn_rnn._native.gpu_kernels import kernels_in_charge
+    from cudnn_rnn._native.precision import (
+        float32_matmul_precision,
+        get_float32_matmul_precision,
+        set_float32_matmul_precision,
+    )
     from cudnn_rnn.checkpoints.meta_graph import import_meta_graph
     from cudnn_rnn.graph import flops, second_order  # noqa: F401  (register with TensorFlow)
     from cudnn_rnn.graph.plain_rnn import plain_ops

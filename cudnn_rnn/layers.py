@@ -74,6 +74,7 @@ class _RNNLayer(Layer):
         bias_initializer: Optional[Initializer] = None,
         name: Optional[ScopeLike] = None,
         compute_dtype: Optional[DTypeLike] = None,
+        float32_matmul_precision: Optional[str] = None,
     ) -> None:
         """Creates a layer; `build` creates its variable.
 
@@ -99,6 +100,8 @@ class _RNNLayer(Layer):
           compute_dtype: dtype of the computations, outputs and states, one of the above; `dtype` by
             default. If the two differ, inputs and initial states may have either; the variable's
             gradient and its values in checkpoints have `dtype`.
+          float32_matmul_precision: "highest", "high" or "medium", the precision of this layer's
+            matrix products; None for that of the process (`set_float32_matmul_precision`).
 
         Raises:
           TypeError: an argument has the wrong type.
@@ -115,6 +118,7 @@ class _RNNLayer(Layer):
         self._direction = direction
         self._dropout = dropout
         self._seed = seed
+        self._precision = float32_matmul_precision
         self._kernel_initializer = kernel_initializer
         self._bias_initializer = bias_initializer
         self._input_size: Optional[int] = None
@@ -129,7 +133,8 @@ class _RNNLayer(Layer):
         seed = 0 if self._seed is None and not for_a_call else self._seed
         sizes = (self._num_layers, self._num_units, input_size)
         others = (self._input_mode, self._direction, self._kernel_dtype, self._dropout, seed)
-        return rnn_config(self._rnn_mode, *sizes, *others)
+        precision = self._precision
+        return rnn_config(self._rnn_mode, *sizes, *others, float32_matmul_precision=precision)
 
     @property
     def num_layers(self) -> int:

@@ -115,7 +115,7 @@ class _OpLevelRNN:
         """Describes an RNN.
 
         The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0` and, for an LSTM,
-        `num_proj=None`. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
+        `num_proj=None`; float32_matmul_precision, by keyword only, follows. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
         `seed2=0`), so a number as the sixth positional argument means the dropout, followed by the
         seed. Keyword arguments are unambiguous.
 
@@ -137,6 +137,8 @@ class _OpLevelRNN:
           seed2: int, the second seed of the dropout. If given, the op gets both seeds unchanged.
           num_proj: int, the width to which an LSTM projects h, below `num_units`; None or 0 for no
             projection.
+          float32_matmul_precision: "highest", "high" or "medium", the precision of this model's
+            matrix products; None for that of the process (`set_float32_matmul_precision`).
 
         Raises:
           TypeError: an argument has the wrong type or is given twice.
@@ -378,7 +380,8 @@ class CudnnRNNRelu(_OpLevelRNNWithoutCellState):
 
 def _trailing_arguments(names, values, named):
     """Returns the arguments after `direction` as a dict by name; see `_OpLevelRNN.__init__`."""
-    unknown = sorted(set(named) - set(names) - {"seed2"})
+    by_keyword = ("seed2", "float32_matmul_precision")
+    unknown = sorted(set(named).difference(names, by_keyword))
     if unknown:
         raise TypeError(
             "Got an unexpected keyword argument %r. The arguments after direction are %s."

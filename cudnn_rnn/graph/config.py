@@ -28,6 +28,7 @@ def rnn_config(
     seed,
     num_proj=None,
     seed2=None,
+    float32_matmul_precision=None,
 ):
     """Returns a config of these values; raises `ValueError` or `TypeError` for invalid ones.
 
@@ -43,6 +44,7 @@ def rnn_config(
         checked_dtype(dtype).name,
         dropout,
         num_proj=_static("num_proj", num_proj),
+        float32_matmul_precision=float32_matmul_precision,
     )
     checked_projection(config.rnn_mode, config.num_units, config.num_proj)
     seed, seed2 = op_seeds(seed, seed2)

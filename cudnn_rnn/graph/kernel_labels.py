@@ -19,6 +19,7 @@ from cudnn_rnn._compat import (
     wrap_gradient,
 )
 from cudnn_rnn._native import gpu_choice, gpu_kernels
+from cudnn_rnn.graph import precision as precisions
 from cudnn_rnn.model.spec import FORWARD_OPS
 
 _V3_INPUTS = ("input", "input_h", "input_c", "params", "sequence_lengths")
@@ -38,38 +39,58 @@ def replaces_gradient(dtype, is_training):
     return gpu_kernels.choice().labels_bfloat16 and is_training and dtype == tf.bfloat16
 
 
-def cudnn_rnnv3(**arguments):
+def cudnn_rnnv3(precision=None, **arguments):
     """Runs the op `CudnnRNNV3` with the given inputs and attributes; returns its outputs.
 
-    An op that is executed eagerly cannot have a label. If one is chosen, the op runs in a function
-    (in TensorFlow 2; eagerly executed ops of TensorFlow 1 run TensorFlow's own kernels).
+    An op that is executed eagerly can have neither a label nor a precision. If one is chosen, the
+    op runs in a function (in TensorFlow 2; eagerly executed ops of TensorFlow 1 run TensorFlow's
+    own kernels).
+
+    Raises:
+      NotImplementedError: the model has a precision, and TensorFlow 1 executes the op eagerly.
     """
     has_label = "CudnnRNNV3" in gpu_kernels.choice().labels
     has_label = has_label or replaces_gradient(arguments["params"].dtype, arguments["is_training"])
-    if not has_label or (tf.executing_eagerly() and IS_TENSORFLOW_1):
-        return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
     if not tf.executing_eagerly():
-        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]):
-            return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
+        return _v3_node(has_label, precision, arguments)
+    if IS_TENSORFLOW_1 and precision is not None:
+        raise NotImplementedError(
+            "float32_matmul_precision is %r, but TensorFlow %s cannot execute a model of its own "
+            "precision eagerly. Leave the argument out and call "
+            "cudnn_rnn.set_float32_matmul_precision(%r), which is for all models."
+            % (precision, tf.__version__, precision)
+        )
+    if IS_TENSORFLOW_1 or not (has_label or precision):
+        return gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
     tensors = [tf.convert_to_tensor(arguments.pop(name)) for name in _V3_INPUTS]
     specs = tuple((tuple(tensor.shape.as_list()), tensor.dtype) for tensor in tensors)
     # The node must have the device itself: its gradient's function is called in no device scope.
     device = eager_context().device_name
-    function = _v3_function(specs, tuple(arguments.items()), device)
+    function = _v3_function(specs, tuple(arguments.items()), device, has_label, precision)
     return function(*tensors) if arguments["is_training"] else _infer(function, tensors)
 
 
+def _v3_node(has_label, precision, arguments):
+    """Builds a node; returns its outputs."""
+    labelled = ["CudnnRNNV3"] if has_label else []
+    with kernel_label(gpu_kernels.KERNEL_LABEL, labelled):
+        results = gen_cudnn_rnn_ops.cudnn_rnnv3(**arguments)
+    precisions.mark(results[0], precision)
+    return results
+
+
 @functools.lru_cache(maxsize=256)
-def _v3_function(specs, attributes, device):
-    """Returns a function of the inputs with a labelled node; `specs` are shapes and dtypes.
+def _v3_function(specs, attributes, device, has_label, precision):
+    """Returns a function of the inputs with one node; `specs` are shapes and dtypes.
 
     device: of the node; empty if TensorFlow may choose.
     """
 
     @tf.function(autograph=False)
     def cudnn_rnn_v3(*tensors):
-        with kernel_label(gpu_kernels.KERNEL_LABEL, ["CudnnRNNV3"]), tf.device(device):
-            return tuple(gen_cudnn_rnn_ops.cudnn_rnnv3(*tensors, **dict(attributes)))
+        with tf.device(device):
+            arguments = dict(zip(_V3_INPUTS, tensors), **dict(attributes))
+            return tuple(_v3_node(has_label, precision, arguments))
 
     return cudnn_rnn_v3.get_concrete_function(*[tf.TensorSpec(*spec) for spec in specs])
 

@@ -23,7 +23,7 @@ from cudnn_rnn._compat import (
     tf,
 )
 from cudnn_rnn._native import gpu_choice, gpu_kernels
-from cudnn_rnn.graph import kept_weights, kernel_labels, model_sizes, plain_rnn
+from cudnn_rnn.graph import kept_weights, kernel_labels, model_sizes, plain_rnn, precision
 
 _ATTRIBUTES = ("rnn_mode", "input_mode", "direction", "dropout", "seed", "seed2")
 
@@ -135,6 +135,8 @@ def rnn(
     needs_v3 = sequence_lengths is not None or not time_major or config.num_proj
     needs_v3 = needs_v3 or gpu_kernels.choice().avoids_defects
     needs_v3 = needs_v3 or kernel_labels.replaces_gradient(params.dtype, is_training)
+    own_precision = config.float32_matmul_precision
+    needs_v3 = needs_v3 or (own_precision is not None and tf.executing_eagerly())
     with kernel_labels.chosen():
         if needs_v3:
             if sequence_lengths is None:
@@ -144,12 +146,14 @@ def rnn(
             if config.num_proj:  # TensorFlow 1.14 has no such attribute; the default is 0.
                 arguments["num_proj"] = config.num_proj
             results = kernel_labels.cudnn_rnnv3(
-                sequence_lengths=sequence_lengths, time_major=time_major, **arguments
+                own_precision, sequence_lengths=sequence_lengths, time_major=time_major, **arguments
             )
         elif os.environ.get(_USE_V2_VARIABLE) == "1":
             results = gen_cudnn_rnn_ops.cudnn_rnnv2(**arguments)
         else:
             results = gen_cudnn_rnn_ops.cudnn_rnn(**arguments)
+    if not needs_v3:
+        precision.mark(results[0], own_precision)
     if not is_training:
         kept_weights.mark(results[0])
     return tuple(results)[:3]

@@ -63,11 +63,21 @@ def run(
     return outputs, states, has_output[:, -1]
 
 
-def config_of(rnn_mode, input_size, units, dtype, num_layers=1, bidirectional=False, dropout=0.0):
+def config_of(
+    rnn_mode,
+    input_size,
+    units,
+    dtype,
+    precision,
+    num_layers=1,
+    bidirectional=False,
+    dropout=0.0,
+):
     """Returns the `RnnConfig` of a model; dropout is between the layers."""
     direction = "bidirectional" if bidirectional else "unidirectional"
     sizes = (num_layers, units, int(input_size))
     options = dict(input_mode="linear_input", direction=direction, dropout=dropout)
+    options.update(float32_matmul_precision=precision)
     return rnn_config(rnn_mode, *sizes, dtype=tf.as_dtype(dtype), seed=0, seed2=0, **options)
 
 

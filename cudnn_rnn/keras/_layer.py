@@ -1,13 +1,14 @@
 """What the layers for Keras 2 and 3 share: which layers the op can compute, and how."""
 
 import warnings
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph.config import DTYPES
 from cudnn_rnn.keras import _fused, _inputs, _old_arguments
+from cudnn_rnn.model.spec import checked_precision
 
 IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
 _PACKAGE = "cudnn_rnn"
@@ -48,6 +49,12 @@ def compute_dtype_of(layer):
     return tf.as_dtype(dtype).name
 
 
+def with_precision(config: Dict[str, Any], layer: Any) -> Dict[str, Any]:
+    """Adds a layer's own precision, if it has one, so that most configurations are Keras's."""
+    precision = layer.float32_matmul_precision
+    return config if precision is None else dict(config, float32_matmul_precision=precision)
+
+
 class FusedLayer:
     """Mixin for a recurrent layer of Keras that computes with the op where it can.
 
@@ -57,6 +64,24 @@ class FusedLayer:
 
     _activations = None
     _has_warned = False
+
+    def __init__(
+        self, *arguments: Any, float32_matmul_precision: Optional[str] = None, **named: Any
+    ) -> None:
+        """Creates the layer.
+
+        Args:
+          arguments, named: those of Keras's layer.
+          float32_matmul_precision: "highest", "high" or "medium", the precision of this layer's
+            matrix products in float32; None for that of the process
+            (`cudnn_rnn.set_float32_matmul_precision`).
+        """
+        super().__init__(*arguments, **named)
+        self.float32_matmul_precision = checked_precision(float32_matmul_precision)
+
+    def get_config(self) -> Dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        return with_precision(super().get_config(), self)
 
     @classmethod
     def from_config(cls, config: Dict[str, Any]) -> Any:
@@ -136,7 +161,13 @@ class FusedLayer:
         dtype = compute_dtype_of(self)
         sequences = tf.cast(sequences, dtype)
         outputs, states, has_last_output = _fused.run(
-            _fused.config_of(self._rnn_mode(), weights[0].shape[0], self.units, dtype),
+            _fused.config_of(
+                self._rnn_mode(),
+                weights[0].shape[0],
+                self.units,
+                dtype,
+                self.float32_matmul_precision,
+            ),
             sequences,
             [tf.cast(state, dtype)[:, None] for state in states],
             [[weight if weight is None else tf.cast(weight, dtype) for weight in weights]],

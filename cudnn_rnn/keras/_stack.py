@@ -12,8 +12,8 @@ from cudnn_rnn.graph.arguments import static_bool
 from cudnn_rnn.graph.config import checked_size
 from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused, _inputs
-from cudnn_rnn.keras._layer import compute_dtype_of, register
-from cudnn_rnn.model.spec import GATES, checked_dropout
+from cudnn_rnn.keras._layer import compute_dtype_of, register, with_precision
+from cudnn_rnn.model.spec import GATES, checked_dropout, checked_precision
 
 keras = tensorflow.keras
 _MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}
@@ -44,6 +44,7 @@ class RNNStack(keras.layers.Layer):
         recurrent_initializer: Union[str, Initializer] = "orthogonal",
         bias_initializer: Union[str, Initializer] = "zeros",
         unit_forget_bias: bool = True,
+        float32_matmul_precision: Optional[str] = None,
         **kwargs: Any,
     ) -> None:
         """Creates the layer.
@@ -61,6 +62,7 @@ class RNNStack(keras.layers.Layer):
             `[batch, num_layers * directions, units]`.
           kernel_initializer, recurrent_initializer, bias_initializer: as in `keras.layers.LSTM`.
           unit_forget_bias: whether the forget gate's bias of an LSTM starts with 1.
+          float32_matmul_precision: as in `cudnn_rnn.keras.LSTM`.
           **kwargs: of `keras.layers.Layer`.
 
         Raises:
@@ -80,6 +82,7 @@ class RNNStack(keras.layers.Layer):
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.unit_forget_bias = bool(unit_forget_bias)
+        self.float32_matmul_precision = checked_precision(float32_matmul_precision)
         self.supports_masking = True
         self.supports_jit = plain_rnn.builds_plain_ops()  # XLA cannot compile the op
 
@@ -183,6 +186,7 @@ class RNNStack(keras.layers.Layer):
                 self._weights_by_layer[0][0].shape[0],
                 self.units,
                 dtype,
+                self.float32_matmul_precision,
                 self.num_layers,
                 self.bidirectional,
                 dropout,
@@ -215,4 +219,4 @@ class RNNStack(keras.layers.Layer):
         for name in ("kernel_initializer", "recurrent_initializer", "bias_initializer"):
             config[name] = keras.initializers.serialize(getattr(self, name))
         config["unit_forget_bias"] = self.unit_forget_bias
-        return dict(super().get_config(), **config)
+        return with_precision(dict(super().get_config(), **config), self)

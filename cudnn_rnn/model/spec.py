@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 # The public names, those of TensorFlow 1.4 to 1.15.
 __all__ = [
@@ -45,6 +45,9 @@ GATES = {
 DIRECTIONS = (CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION)
 INPUT_MODES = (CUDNN_INPUT_LINEAR_MODE, CUDNN_INPUT_SKIP_MODE, CUDNN_INPUT_AUTO_MODE)
 
+# PyTorch's names of what the matrix products of float32 models keep of their factors.
+PRECISIONS = ("highest", "high", "medium")
+
 # Matrices per layer and direction (W and R of every gate); the number of biases is the same.
 CUDNN_LSTM_PARAMS_PER_LAYER = 2 * len(GATES[CUDNN_LSTM])
 CUDNN_GRU_PARAMS_PER_LAYER = 2 * len(GATES[CUDNN_GRU])
@@ -71,6 +74,7 @@ class RnnConfig(NamedTuple):
     seed: int = 0
     seed2: int = 0
     num_proj: int = 0  # 0 for no projection
+    float32_matmul_precision: Optional[str] = None  # None for that of the process
 
     @classmethod
     def checked(cls, *values: Any, **named: Any) -> RnnConfig:
@@ -90,6 +94,7 @@ class RnnConfig(NamedTuple):
             dropout=checked_dropout(given.dropout),
             num_proj=checked_projection(given.rnn_mode, given.num_units, given.num_proj),
         )
+        checked_precision(config.float32_matmul_precision)
         if config.input_mode == CUDNN_INPUT_SKIP_MODE and config.input_size != config.num_units:
             raise ValueError(
                 "input_mode='skip_input' needs input_size equal to num_units, because the first "
@@ -143,6 +148,13 @@ def checked_projection(rnn_mode: str, num_units: Any, num_proj: Any) -> int:
     if num_units is not None and num_proj >= num_units:
         raise ValueError("num_proj must be below num_units, %d, but is %d." % (num_units, num_proj))
     return num_proj
+
+
+def checked_precision(value: Any) -> Optional[str]:
+    """Returns a precision or None; raises `ValueError` for anything else."""
+    if value is None:
+        return None
+    return checked_choice("float32_matmul_precision", value, PRECISIONS)
 
 
 def checked_size(name: str, value: Any) -> int:
