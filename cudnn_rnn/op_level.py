@@ -115,9 +115,9 @@ class _OpLevelRNN:
         """Describes an RNN.
 
         The arguments after `direction` are `dtype=tf.float32, dropout=0., seed=0` and, for an LSTM,
-        `num_proj=None`; float32_matmul_precision, by keyword only, follows. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
+        `num_proj=None`. TensorFlow 1.0 to 1.3 had `dropout=0., seed=0` there (1.0 and 1.1 also
         `seed2=0`), so a number as the sixth positional argument means the dropout, followed by the
-        seed. Keyword arguments are unambiguous.
+        seed. Keyword arguments are unambiguous; `float32_matmul_precision` can only be one.
 
         Args:
           num_layers: int, at least 1, or a scalar tensor whose value follows from static shapes.

@@ -143,6 +143,7 @@ TEST(SixteenBitTypesRoundWhatFloatComputes) {
       Tensors expected = found;
       RunCpuPlan(problem, &runner, true, &found, instruction_set);
       problem.config.data_type = DataType::kFloat;
+      problem.config.precision = Precision::kHigh;  // with the factors of half
       RunCpuPlan(problem, &runner, true, &expected, instruction_set);
       for (Vector Tensors::*values : {&Tensors::output, &Tensors::output_h, &Tensors::output_c}) {
         EXPECT(SameBits(found.*values, Buffer(expected.*values, data_type).Values()),

@@ -305,6 +305,30 @@ TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {
   EXPECT(line.find(Concatenate("kernels: ", kernels->instruction_set, ",")) == 0, line);
 }
 
+// Without bfloat16 products, rounded factors pay only where reading the weights limits a step.
+TEST(ReadingLimitsStepsOfOneSequenceWithLargeWeights) {
+  const auto limits = [](RnnMode mode, int64_t units, const SequenceShape& shape) {
+    return ReadingLimitsSteps(MakeConfig(mode, 1, units), shape, kAvx2);
+  };
+  EXPECT(limits(RnnMode::kLstm, 512, {50, 1}));
+  EXPECT(!limits(RnnMode::kLstm, 512, {50, 2}), "two sequences");
+  EXPECT(!limits(RnnMode::kLstm, 512, {1, 1}), "one step");
+  EXPECT(!limits(RnnMode::kLstm, 256, {50, 1}), "weights of 1 MiB");
+  EXPECT(limits(RnnMode::kLstm, 363, {50, 1}) && !limits(RnnMode::kLstm, 354, {50, 1}));
+  if (!ThisProcessor().has_avx2) return;
+  std::string text;
+  SerialRunner runner;
+  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 512);
+  const auto first_line = [&](int64_t batch_size) {
+    EXPECT(ExplainCpuPlan(config, {50, batch_size}, "avx2", false, runner, &text).ok());
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT(first_line(1) == "kernels: avx2, 8 lanes", text);
+  config.precision = Precision::kMedium;
+  EXPECT(first_line(1) == "kernels: avx2, 8 lanes, rounded factors", text);
+  EXPECT(first_line(2) == "kernels: avx2, 8 lanes", text);
+}
+
 TEST(ScheduleExplainsItself) {
   const RnnConfig config = MakeConfig(RnnMode::kLstm, 2, 650);
   const auto explain = [&](const SequenceShape& shape, bool is_training) {

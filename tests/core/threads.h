@@ -2,6 +2,7 @@
 #ifndef CUDNN_RNN_TESTS_CORE_THREADS_H_
 #define CUDNN_RNN_TESTS_CORE_THREADS_H_
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -128,7 +129,10 @@ std::vector<const Kernels<T>*> AllKernels() {
     for (FactorFormat factors : formats) {
       const Kernels<T>* kernels;
       EXPECT(ChooseKernels<T>(instruction_set, factors, &kernels).ok(), instruction_set);
-      if (std::find(all.begin(), all.end(), kernels) == all.end()) all.push_back(kernels);
+      for (const Kernels<T>* one : {kernels, KernelsForFewRows(*kernels)}) {
+        const bool is_new = one != nullptr && std::find(all.begin(), all.end(), one) == all.end();
+        if (is_new) all.push_back(one);
+      }
     }
   }
   return all;

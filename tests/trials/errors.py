@@ -34,20 +34,24 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 VARIABLE = "CUDNN_RNN_CPU_INSTRUCTION_SET"
-# What is measured: dtype, instruction set (None: the default), the bound on the errors of outputs
-# and gradients, and the unit roundoff of the factors of products. A rounded result alone differs by
-# half a unit in the last place: 6e-8 in float, 4.9e-4 in half, 3.9e-3 in bfloat16.
+PRECISION_VARIABLE = "CUDNN_RNN_FLOAT32_MATMUL_PRECISION"
+# What is measured: dtype, instruction set (None: the default), precision, the bound on the errors
+# of outputs and gradients, and the unit roundoff of the factors of products. A rounded result alone
+# differs by half a unit in the last place: 6e-8 in float, 4.9e-4 in half, 3.9e-3 in bfloat16.
 VARIANTS = [
-    ("float64", None, 1e-12, 2.0**-53),
-    ("float32", "portable", 2e-5, 2.0**-24),
-    ("float32", "avx2", 2e-5, 2.0**-24),
-    ("float32", "avx512", 2e-5, 2.0**-24),
-    ("float32", "amx_bf16x3", 1e-3, 2.0**-16),
-    ("float16", "avx512", 2e-3, 2.0**-11),
-    ("float16", "amx_bf16x3", 2e-3, 2.0**-11),
-    ("bfloat16", "avx512", 2e-2, 2.0**-8),
-    ("bfloat16", "avx512_bf16", 1e-1, 2.0**-8),
-    ("bfloat16", "amx_bf16", 1e-1, 2.0**-8),
+    ("float64", None, "highest", 1e-12, 2.0**-53),
+    ("float32", "portable", "highest", 2e-5, 2.0**-24),
+    ("float32", "avx2", "highest", 2e-5, 2.0**-24),
+    ("float32", "avx512", "highest", 2e-5, 2.0**-24),
+    ("float32", "amx_bf16", "high", 1e-3, 2.0**-16),
+    ("float32", "avx2", "medium", 1e-1, 2.0**-8),
+    ("float32", "avx512_bf16", "medium", 1e-1, 2.0**-8),
+    ("float32", "amx_bf16", "medium", 1e-1, 2.0**-8),
+    ("float16", "avx512", "highest", 2e-3, 2.0**-11),
+    ("float16", "amx_bf16", "highest", 2e-3, 2.0**-11),
+    ("bfloat16", "avx512", "highest", 2e-2, 2.0**-8),
+    ("bfloat16", "avx512_bf16", "highest", 1e-1, 2.0**-8),
+    ("bfloat16", "amx_bf16", "highest", 1e-1, 2.0**-8),
 ]
 # Results go through up to 40 steps and 3 layers, each of which rounds as the inputs are rounded.
 AMPLIFICATION = 10
@@ -198,12 +202,12 @@ def emulated_package():
     return running.build_package("emulated", *extensions, "-include", str(EMULATION))
 
 
-def measure(dtype, instruction_set, options, folder=None):
+def measure(dtype, instruction_set, precision, options, folder=None):
     """Runs a worker; yields the name, the errors and the sensitivities of each model.
 
     `folder`: where the package is, if not where Python finds it.
     """
-    environment = dict(os.environ)
+    environment = dict(os.environ, **{PRECISION_VARIABLE: precision})
     environment.pop(VARIABLE, None)
     if folder:
         environment["PYTHONPATH"] = folder
@@ -308,6 +312,8 @@ def parse_arguments():
     add("--dtype", help="only this dtype", choices=sorted({one[0] for one in VARIANTS}))
     instruction_sets = sorted({one[1] for one in VARIANTS if one[1]})
     add("--instruction-set", help="only this instruction set", choices=instruction_sets)
+    precisions = sorted({one[2] for one in VARIANTS})
+    add("--precision", help="only this precision of float32", choices=precisions)
     worker_numbers = {"type": float, "nargs": 2, "metavar": ("BOUND", "ROUNDOFF")}
     add("--worker", help=argparse.SUPPRESS, **worker_numbers)
     chosen = parser.parse_args()
@@ -317,10 +323,11 @@ def parse_arguments():
         for variant in VARIANTS
         if chosen.dtype in (None, variant[0])
         if chosen.instruction_set in (None, variant[1])
+        if chosen.precision in (None, variant[2])
         if not chosen.short or variant[1] in (None, "avx2")
     ]
     if not chosen.variants:
-        text = "no variant has this dtype and this instruction set"
+        text = "no variant has this dtype, instruction set and precision"
         parser.error(text + " in the short form" * chosen.short)
     return chosen
 
@@ -332,13 +339,14 @@ def main():
         models = named_models if is_named else functools.partial(random_models, chosen.rounds)
         return worker(chosen.dtype, *chosen.worker, models(chosen.seed))
     results, status = [], 0
-    for dtype, instruction_set, bound, roundoff in chosen.variants:
+    for dtype, instruction_set, precision, bound, roundoff in chosen.variants:
         count = max(2, chosen.rounds // NUMPY_EVERY) if dtype == "float64" else chosen.rounds
         options = ["--models", chosen.models, "--rounds", str(count), "--seed", str(chosen.seed)]
         options += ["--worker", str(bound), str(roundoff)]
         name = "%s %s" % (dtype, instruction_set) if instruction_set else dtype + " against NumPy"
+        name += " " + precision if precision != "highest" else ""
         show = show_row if is_named else functools.partial(show_progress, count)
-        summary = summarize(name, bound, show, (dtype, instruction_set, options))
+        summary = summarize(name, bound, show, (dtype, instruction_set, precision, options))
         if summary is None:
             print("%s: not measured, the processor lacks the instructions" % name)
             continue

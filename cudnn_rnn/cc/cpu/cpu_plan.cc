@@ -359,14 +359,26 @@ FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape)
   return is_exact ? FactorFormat::kExact : factors;
 }
 
+template <typename Real>
+Status ChooseKernels(const RnnConfig& config, const SequenceShape& shape,
+                     const std::string& instruction_set, const Kernels<Real>** kernels) {
+  CUDNN_RNN_RETURN_IF_ERROR(
+      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), kernels));
+  const bool may_round = FactorFormatOf(config, shape) == FactorFormat::kRounded;
+  const Kernels<Real>* const for_few_rows = may_round ? KernelsForFewRows(**kernels) : nullptr;
+  if (for_few_rows != nullptr && ReadingLimitsSteps(config, shape, **kernels)) {
+    *kernels = for_few_rows;
+  }
+  return Status();
+}
+
 template <typename Storage, typename Real>
 Status Create(const RnnConfig& config, const SequenceShape& shape,
               const std::string& instruction_set, std::unique_ptr<RnnPlan>* plan) {
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
-  CUDNN_RNN_RETURN_IF_ERROR(
-      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), &kernels));
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels(config, shape, instruction_set, &kernels));
   return CpuPlan<Storage, Real>::Create(config, layout, shape, *kernels, plan);
 }
 
@@ -377,8 +389,7 @@ Status Explain(const RnnConfig& config, const SequenceShape& shape,
   ParamLayout layout;
   CUDNN_RNN_RETURN_IF_ERROR(ParamLayout::Create(config, &layout));
   const Kernels<Real>* kernels;
-  CUDNN_RNN_RETURN_IF_ERROR(
-      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), &kernels));
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels(config, shape, instruction_set, &kernels));
   const int64_t cost = ForwardCost(shape.num_steps * shape.batch_size, layout.size());
   const int64_t useful =
       EngineModel<Real>(config, layout, shape, *kernels)

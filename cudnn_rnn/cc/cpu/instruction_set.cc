@@ -178,7 +178,11 @@ InstructionSetChoice FastestForRounded(const Processor& processor) {
   const char* const without_bf16 = processor.has_avx512_bf16
                                        ? "this processor's AVX512-BF16 is slower than float"
                                        : "the processor or this build lacks AVX512-BF16";
-  return AsFloat(processor, Concatenate(without_amx, ", and ", without_bf16));
+  std::string reason = Concatenate(without_amx, ", and ", without_bf16);
+  if (FastestForExact(processor).instruction_set == InstructionSet::kAvx2) {
+    reason += "; weights too large for the caches are read as bfloat16 by one sequence";
+  }
+  return AsFloat(processor, reason);
 }
 
 // Returns the instruction sets to suggest if another one cannot be used.

@@ -69,6 +69,15 @@ Status ChooseKernels(const std::string& wanted, FactorFormat factors, const Kern
   return Status();
 }
 
+template <>
+const Kernels<float>* KernelsForFewRows(const Kernels<float>& exact) {
+  return &exact == Avx2Kernels<float>() ? Avx2RoundedKernels() : nullptr;
+}
+template <>
+const Kernels<double>* KernelsForFewRows(const Kernels<double>&) {
+  return nullptr;
+}
+
 template Status ChooseKernels<float>(const std::string&, FactorFormat,
                                      const Kernels<float>** kernels);
 template Status ChooseKernels<double>(const std::string&, FactorFormat,

@@ -292,6 +292,11 @@ template <typename T>
 Status ChooseKernels(const std::string& instruction_set, FactorFormat factors,
                      const Kernels<T>** kernels);
 
+// Returns kernels that round factors to bfloat16 only to read half as many bytes of weights, for
+// steps that this limits; null if the instruction set of `exact` has none.
+template <typename T>
+const Kernels<T>* KernelsForFewRows(const Kernels<T>& exact);
+
 // Return the kernels of one instruction set for float or double; null if this build does not
 // contain them.
 template <typename T>
@@ -302,6 +307,7 @@ template <typename T>
 const Kernels<T>* Avx512Kernels();
 template <typename T>
 const Kernels<T>* NeonKernels();
+const Kernels<float>* Avx2RoundedKernels();  // of FactorFormat::kRounded
 const Kernels<float>* Avx512Bf16Kernels();
 const Kernels<float>* AmxBf16Kernels();
 const Kernels<float>* AmxSplitKernels();  // of FactorFormat::kSplit

@@ -30,6 +30,11 @@ constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
+// Steps of so few rows are limited by reading R's panels, if these are so large: a part of them
+// does not fit the L2 caches of two cores.
+constexpr int64_t kMaxRowsLimitedByReading = 1;
+constexpr int64_t kMinBytesLimitedByReading = int64_t(2) << 20;
+
 // InputProducts::kOwn with Division::kRows: a product of one step's rows is as fast as one of many
 // rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a
 // barrier and reading gates that other threads have written is worth more.
@@ -241,6 +246,12 @@ std::string Line(const std::string& subject, const Decision<Value>& decision,
 
 }  // namespace
 
+bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
+                        const KernelTraits& kernels) {
+  return shape.num_steps > 1 && shape.batch_size <= kMaxRowsLimitedByReading &&
+         RecurrentPanelBytes(config, kernels) >= kMinBytesLimitedByReading;
+}
+
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
                       const KernelTraits& kernels) {
   Schedule schedule;
@@ -307,8 +318,11 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
                             const KernelTraits& kernels, bool is_training,
                             const PassThreads& threads) {
   const Schedule schedule = MakeSchedule(config, shape, kernels);
-  std::string text =
-      Concatenate("kernels: ", kernels.instruction_set, ", ", kernels.lanes, " lanes\n");
+  const char* const factors = kernels.planes > 1 ? ", split factors"
+                              : kernels.rounds() ? ", rounded factors"
+                                                 : "";
+  std::string text = Concatenate("kernels: ", kernels.instruction_set, ", ", kernels.lanes,
+                                 " lanes", factors, "\n");
   text += Line("forward W", schedule.input_weights, kPackingNames);
   text += Line("forward R", schedule.recurrent_weights, kPackingNames);
   text += Concatenate("concurrent layers: ", schedule.concurrent_layers.value, " (",

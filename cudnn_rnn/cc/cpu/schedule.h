@@ -104,6 +104,11 @@ struct PassThreads {
   int64_t min_cycles_to_wait;
 };
 
+// Returns whether a step takes as long as reading its weights: kernels that read fewer bytes are
+// faster, even with more instructions. `kernels` have exact factors.
+bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
+                        const KernelTraits& kernels);
+
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
                       const KernelTraits& kernels);
 
