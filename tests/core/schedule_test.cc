@@ -306,19 +306,22 @@ TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {
 }
 
 // Without bfloat16 products, rounded factors pay only where reading the weights limits a step.
-TEST(ReadingLimitsStepsOfOneSequenceWithLargeWeights) {
+TEST(ReadingLimitsStepsOfFewSequencesWithLargeWeights) {
   const auto limits = [](RnnMode mode, int64_t units, const SequenceShape& shape) {
     return ReadingLimitsSteps(MakeConfig(mode, 1, units), shape, kAvx2);
   };
-  EXPECT(limits(RnnMode::kLstm, 512, {50, 1}));
-  EXPECT(!limits(RnnMode::kLstm, 512, {50, 2}), "two sequences");
-  EXPECT(!limits(RnnMode::kLstm, 512, {1, 1}), "one step");
-  EXPECT(!limits(RnnMode::kLstm, 256, {50, 1}), "weights of 1 MiB");
-  EXPECT(limits(RnnMode::kLstm, 363, {50, 1}) && !limits(RnnMode::kLstm, 354, {50, 1}));
+  EXPECT(limits(RnnMode::kLstm, 728, {50, 1}), "8 MiB");
+  EXPECT(!limits(RnnMode::kLstm, 720, {50, 1}), "7.9 MiB");
+  EXPECT(!limits(RnnMode::kLstm, 728, {1, 1}), "one step");
+  EXPECT(!limits(RnnMode::kLstm, 728, {50, 2}), "8 MiB and two sequences");
+  EXPECT(limits(RnnMode::kLstm, 1256, {50, 4}), "24 MiB");
+  EXPECT(!limits(RnnMode::kLstm, 1248, {50, 4}), "23.8 MiB");
+  EXPECT(!limits(RnnMode::kLstm, 1256, {50, 5}), "five sequences");
+  EXPECT(limits(RnnMode::kGru, 840, {50, 1}) && !limits(RnnMode::kGru, 832, {50, 1}));
   if (!ThisProcessor().has_avx2) return;
   std::string text;
   SerialRunner runner;
-  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 512);
+  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 728);
   const auto first_line = [&](int64_t batch_size) {
     EXPECT(ExplainCpuPlan(config, {50, batch_size}, "avx2", false, runner, &text).ok());
     return text.substr(0, text.find('\n'));

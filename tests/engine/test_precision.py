@@ -30,8 +30,11 @@ def unset():
     precision._set(None)
 
 
-def data(units=640, steps=3, batch=1):
-    """Returns input, state and params of a GRU whose weights no core's L2 cache holds."""
+UNITS = 840
+
+
+def data(units=UNITS, steps=3, batch=1):
+    """Returns input, state and params of a GRU that is limited by reading its weights."""
     random = np.random.RandomState(1)
     size = 6 * units * units + 6 * units
     shapes = [(steps, batch, units), (1, batch, units), (size,)]
@@ -43,7 +46,7 @@ def data(units=640, steps=3, batch=1):
 
 
 def model(**options):
-    return cudnn_rnn.CudnnGRU(1, 640, 640, **options)
+    return cudnn_rnn.CudnnGRU(1, UNITS, UNITS, **options)
 
 
 class Session:
@@ -173,7 +176,7 @@ def gradients_of_layer(layer):
 
 def test_a_layer_has_a_precision_of_its_own():
     def layer(precision):
-        return lambda: cudnn_rnn.layers.CudnnGRU(1, 640, float32_matmul_precision=precision)
+        return lambda: cudnn_rnn.layers.CudnnGRU(1, UNITS, float32_matmul_precision=precision)
 
     highest, medium = (gradients_of_layer(layer(name)) for name in (None, "medium"))
     assert rounds(medium, highest) == medium_is_faster_here()

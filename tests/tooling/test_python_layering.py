@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "model": [],
     "exchange": ["_disk", "model"],
     "exchange.readers": ["TensorFlow"],  # programs of a child process
-    "_native": ["_version"],
+    "_native": ["_version", "model"],
     "_release_numbers": [],
     "graph": ["_compat", "_native", "model"],
     "tf1_layers": ["_compat", "graph"],

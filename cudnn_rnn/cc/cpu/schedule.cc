@@ -30,10 +30,11 @@ constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
-// Steps of so few rows are limited by reading R's panels, if these are so large: a part of them
-// does not fit the L2 caches of two cores.
-constexpr int64_t kMaxRowsLimitedByReading = 1;
-constexpr int64_t kMinBytesLimitedByReading = int64_t(2) << 20;
+// A step of one row is limited by reading R's panels if these are so large that they come from the L3
+// cache; a step of a few rows, if they come from memory.
+constexpr int64_t kMinBytesLimitingOneRow = int64_t(8) << 20;
+constexpr int64_t kMinBytesLimitingFewRows = int64_t(24) << 20;
+constexpr int64_t kMaxRowsLimitedByReading = 4;
 
 // InputProducts::kOwn with Division::kRows: a product of one step's rows is as fast as one of many
 // rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a
@@ -248,8 +249,10 @@ std::string Line(const std::string& subject, const Decision<Value>& decision,
 
 bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
                         const KernelTraits& kernels) {
+  const int64_t min_bytes =
+      shape.batch_size == 1 ? kMinBytesLimitingOneRow : kMinBytesLimitingFewRows;
   return shape.num_steps > 1 && shape.batch_size <= kMaxRowsLimitedByReading &&
-         RecurrentPanelBytes(config, kernels) >= kMinBytesLimitedByReading;
+         RecurrentPanelBytes(config, kernels) >= min_bytes;
 }
 
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
