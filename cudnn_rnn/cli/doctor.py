@@ -110,7 +110,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def cpu_report(library_path):
-    """Returns the instruction set that computes each dtype in this process and the reason."""
+    """Returns each dtype's instruction set, and the precision, in this process, with reasons."""
     import ctypes
 
     report = ctypes.CDLL(library_path).cudnn_rnn_cpu_report
@@ -197,7 +197,9 @@ class Doctor:
         report = found["cpu_report"]
         if tensorflow["version"].startswith("1."):  # whose ops have no bfloat16
             report = re.sub(r"^bfloat16:.*\n?", "", report, flags=re.MULTILINE)
-        self._fact("Instruction sets", report)
+        instruction_sets, _, precision = report.partition("precision: ")
+        self._fact("Instruction sets", instruction_sets.rstrip())
+        self._fact("Float32 precision", precision.rstrip())
         if found["ones"] != [4.0, 4.0]:
             self._broken(
                 "An RNN with one unit computes wrong numbers.",

@@ -77,6 +77,7 @@ def test_a_working_installation():
         "computed the right numbers",
         "Instruction sets  float: ",
         " " * 20 + "half: ",
+        "Float32 precision highest, the default",
         "TensorFlow sees",
         "No OpKernel was registered to support Op",
         "Add `import cudnn_rnn`",
@@ -159,7 +160,7 @@ WORKING_LIBRARY = {
     "library": "/package/library.so",
     "build_info": {"tensorflow": "2.21.0", "compiler": "gcc 13"},
     "contents": "TensorFlow 1.15 (C++ ABI 0), 2.21 (C++ ABI 1)",
-    "cpu_report": "float: portable\nhalf: portable",
+    "cpu_report": "float: portable\nhalf: portable\nprecision: highest, the default\n",
     "ones": [4.0, 4.0],
 }
 NO_GPU = {"devices": [], "report": None, "kernels": "tensorflow", "reason": "a reason"}
@@ -202,6 +203,7 @@ def test_all_checks_of_a_working_installation(monkeypatch, capsys):
         "Built": "for TensorFlow 2.21.0, with gcc 13",
         "Libraries for": "TensorFlow 1.15 (C++ ABI 0), 2.21 (C++ ABI 1)",
         "Instruction sets": "float: portable",
+        "Float32 precision": "highest, the default",
         "Test run": "an RNN with one unit ran and computed the right numbers",
         "TensorFlow sees": "no GPU, because it was built without GPU support",
         "cuDNN": "not used; this op library was built without GPU support",

@@ -180,7 +180,8 @@ InstructionSetChoice FastestForRounded(const Processor& processor) {
                                        : "the processor or this build lacks AVX512-BF16";
   std::string reason = Concatenate(without_amx, ", and ", without_bf16);
   if (FastestForExact(processor).instruction_set == InstructionSet::kAvx2) {
-    reason += "; recurrent weights too large for the caches are read as bfloat16, by up to 4 sequences";
+    reason +=
+        "; recurrent weights too large for the caches are read as bfloat16, by up to 4 sequences";
   }
   return AsFloat(processor, reason);
 }

@@ -30,8 +30,8 @@ constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
 constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
-// A step of one row is limited by reading R's panels if these are so large that they come from the L3
-// cache; a step of a few rows, if they come from memory.
+// A step of one row is limited by reading R's panels if these are so large that they come from the
+// L3 cache; a step of a few rows, if they come from memory.
 constexpr int64_t kMinBytesLimitingOneRow = int64_t(8) << 20;
 constexpr int64_t kMinBytesLimitingFewRows = int64_t(24) << 20;
 constexpr int64_t kMaxRowsLimitedByReading = 4;
