@@ -69,11 +69,16 @@ def test_errors_above_the_bound_need_an_ill_conditioned_model(
     monkeypatch.setattr(sys, "path", [str(run.FOLDER), *sys.path])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the trial sets it
     summary = load_program(os.path.join(run.FOLDER, "errors.py")).Summary("float32", 2e-5)
-    summary.add("model 0", {"output": 1e-7, "d_input": error}, {"output": 0.0, "d_input": change})
+    errors, mean_squares = {"output": 1e-7, "d_input": error}, {"output": 4e-16, "d_input": 1e-14}
+    summary.add("model 0", errors, mean_squares, {"output": 0.0, "d_input": change})
     summary.show()
     assert capsys.readouterr().out.count("FAILED: expected at most 2e-05; d_input") == num_failures
     assert len(summary.failures) == num_failures
-    assert ("1 ill-conditioned" in summary.text()) == (error > 2e-5)
+    if error > 2e-5:
+        expected = "float32 0.0e+00 and 0.0e+00 (RMS 0.0e+00 and 0.0e+00) of 0 models"
+        assert summary.text() == expected + ", up to %.1e of 1 ill-conditioned" % error
+    else:
+        assert summary.text() == "float32 1.0e-07 and 1.0e-06 (RMS 2.0e-08 and 1.0e-07) of 1 models"
 
 
 def test_the_document_has_the_place_of_the_table():

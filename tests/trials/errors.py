@@ -2,7 +2,8 @@
 
 Inputs, weights and gradients are random, and rounded to the dtype before either computation, so the
 error is that of the computation alone and includes the rounding of results. An error is the largest
-difference in an array divided by the largest exact magnitude in it. Double, which is compared with
+difference in an array divided by the largest exact magnitude in it; the root mean square (RMS) of
+differences, divided likewise, is over all arrays of all models. Double, which is compared with
 the tests' NumPy reference, is computed by the same ops. ReLU counts with its outputs only: its
 gradients jump where rounding moves a sum across 0.
 
@@ -15,7 +16,8 @@ when random rounding errors are added to the inputs.
 prints a table of the models in NAMED instead of the largest errors of random models.
 
 Instruction sets with bfloat16 instructions that the processor lacks are emulated, if it has AVX-512
-(tests/core/emulated). The emulation rounds as the instructions do, but keeps subnormal sums.
+(tests/core/emulated). The emulation rounds as the instructions do, but keeps subnormal sums. AVX2
+rounds factors in few shapes; for these measurements the package is compiled so that it does in all.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import functools
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -168,6 +171,12 @@ def sensitivities(configuration, arrays, lengths, expected, roundoff):
     return largest
 
 
+def mean_square_error(found, expected):
+    """Returns the mean of the squared differences over the largest expected squared magnitude."""
+    largest = abs(expected).max() if expected.size else 0.0
+    return float((((found - expected) / largest) ** 2).mean()) if largest else 0.0
+
+
 def worker(dtype, bound, roundoff, models):
     """Prints for each model its name, errors, and sensitivities if an error exceeds the bound."""
     import tensorflow as tf
@@ -184,10 +193,11 @@ def worker(dtype, bound, roundoff, models):
         else:
             expected = run(configuration, arrays, lengths, "float64")
         errors = {key: relative_error(exact, expected[key]) for key, exact in found.items()}
+        mean_squares = {key: mean_square_error(found[key], expected[key]) for key in found}
         changes = {}
         if not max(errors.values()) <= bound:
             changes = sensitivities(configuration, arrays, lengths, expected, roundoff)
-        print(json.dumps([name, errors, changes]), flush=True)
+        print(json.dumps([name, errors, mean_squares, changes]), flush=True)
 
 
 class Unavailable(Exception):
@@ -202,8 +212,15 @@ def emulated_package():
     return running.build_package("emulated", *extensions, "-include", str(EMULATION))
 
 
+@functools.lru_cache()
+def rounding_package():
+    """Returns a folder with this package, compiled to round in all shapes with AVX2."""
+    print("compiling the package to round in all shapes", flush=True)
+    return running.build_package("rounding", "-DCUDNN_RNN_ROUNDS_IN_ALL_SHAPES")
+
+
 def measure(dtype, instruction_set, precision, options, folder=None):
-    """Runs a worker; yields the name, the errors and the sensitivities of each model.
+    """Runs a worker; yields of each model the name, errors, squared errors and sensitivities.
 
     `folder`: where the package is, if not where Python finds it.
     """
@@ -244,31 +261,44 @@ def show_progress(count, variant, number, name, errors):
 
 
 class Summary:
-    """The largest errors of a variant's models, and which are above the bound."""
+    """The errors of a variant's models; those of models above the bound are kept apart."""
 
     def __init__(self, name, bound):
         self._name = name
         self._bound = bound
         self._worst = {"output": (0.0, ""), "gradient": (0.0, "")}
+        self._mean_squares = {"output": [], "gradient": []}
         self.num_models = 0
-        self.above = set()
+        self.above = {}
         self.failures = []
 
-    def add(self, model, errors, changes):
+    def add(self, model, errors, mean_squares, changes):
         self.num_models += 1
+        if not all(error <= self._bound for error in errors.values()):
+            return self._add_above(model, errors, changes)
         for name, error in errors.items():
             kind, where = "gradient" if name.startswith("d_") else "output", name + " of " + model
             self._worst[kind] = max(self._worst[kind], (error, where))
-            if not error <= self._bound:
-                self.above.add(model)
-                if not error <= AMPLIFICATION * changes[name]:
-                    text = "%s: error %.1e, rounded inputs change it by %.1e"
-                    self.failures.append(text % (where, error, changes[name]))
+            self._mean_squares[kind].append(mean_squares[name])
+
+    def _add_above(self, model, errors, changes):
+        self.above[model] = max(errors.values())
+        for name, error in errors.items():
+            if not error <= max(self._bound, AMPLIFICATION * changes[name]):
+                text = "%s of %s: error %.1e, rounded inputs change it by %.1e"
+                self.failures.append(text % (name, model, error, changes[name]))
 
     def text(self):
-        pair = self._worst["output"][0], self._worst["gradient"][0]
-        text = "%s %.1e and %.1e of %d models" % (self._name, *pair, self.num_models)
-        return text + ", %d ill-conditioned" % len(self.above) * bool(self.above)
+        worst = self._worst["output"][0], self._worst["gradient"][0]
+        rms = [statistics.mean(values or [0.0]) ** 0.5 for values in self._mean_squares.values()]
+        numbers = (self._name, *worst, *rms, self.num_models - len(self.above))
+        text = "%s %.1e and %.1e (RMS %.1e and %.1e) of %d models" % numbers
+        if self.above:
+            text += ", up to %.1e of %d ill-conditioned" % (
+                max(self.above.values()),
+                len(self.above),
+            )
+        return text
 
     def show(self):
         for kind, (error, where) in self._worst.items():
@@ -283,8 +313,9 @@ def summarize(name, bound, show, variant):
     `show(name, number, model, errors)` is called for each model, `variant` are the arguments of
     `measure`.
     """
+    folder = rounding_package() if variant[1:3] == ("avx2", "medium") else None
     try:
-        return _summary_of(measure(*variant), name, bound, show)
+        return _summary_of(measure(*variant, folder), name, bound, show)
     except Unavailable:
         if not EMULATED.search(variant[1]):
             return None
@@ -296,8 +327,8 @@ def summarize(name, bound, show, variant):
 
 def _summary_of(models, name, bound, show):
     summary = Summary(name, bound)
-    for model, errors, changes in models:
-        summary.add(model, errors, changes)
+    for model, errors, mean_squares, changes in models:
+        summary.add(model, errors, mean_squares, changes)
         show(name, summary.num_models, model, errors)
     return summary
 
@@ -324,7 +355,7 @@ def parse_arguments():
         if chosen.dtype in (None, variant[0])
         if chosen.instruction_set in (None, variant[1])
         if chosen.precision in (None, variant[2])
-        if not chosen.short or variant[1] in (None, "avx2")
+        if not chosen.short or variant[1:3] in ((None, "highest"), ("avx2", "highest"))
     ]
     if not chosen.variants:
         text = "no variant has this dtype, instruction set and precision"

@@ -249,6 +249,9 @@ std::string Line(const std::string& subject, const Decision<Value>& decision,
 
 bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
                         const KernelTraits& kernels) {
+#if defined(CUDNN_RNN_ROUNDS_IN_ALL_SHAPES)  // tests/trials/errors.py
+  return true;
+#endif
   const int64_t min_bytes =
       shape.batch_size == 1 ? kMinBytesLimitingOneRow : kMinBytesLimitingFewRows;
   return shape.num_steps > 1 && shape.batch_size <= kMaxRowsLimitedByReading &&
