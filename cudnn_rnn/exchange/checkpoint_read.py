@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import List, Set
 
-from cudnn_rnn.exchange import checkpoint_keys, keras_objects, opaque_vectors
+from cudnn_rnn.exchange import checkpoint_rnns, keras_objects, opaque_vectors
 from cudnn_rnn.exchange.checkpoint_arrays import from_arrays
 from cudnn_rnn.exchange.checkpoint_extras import Extras
 from cudnn_rnn.exchange.checkpoint_objects import object_graph
@@ -41,7 +41,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
     is_object_based = OBJECT_GRAPH in shapes
     graph = object_graph(path, _serialized(reader)) if is_object_based else None
     told = ToldModes(path, graph, notes)
-    stored_rnns = checkpoint_keys.find(shapes, dtypes, graph, facts, told, notes, problems)
+    stored_rnns = checkpoint_rnns.find(shapes, dtypes, graph, facts, told, notes, problems)
     if not stored_rnns and not problems:
         stored_rnns = opaque_vectors.find(shapes, dtypes, facts, told, notes, problems)
     rnns, variables, slots, plain_cells = [], {}, {}, {}

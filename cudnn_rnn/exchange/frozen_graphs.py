@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 import numpy as np
 
-from cudnn_rnn.exchange.checkpoint_keys import list_of
+from cudnn_rnn.exchange.checkpoint_rnns import list_of
 from cudnn_rnn.exchange.contents import Contents, ExchangeError, Facts, Format
 from cudnn_rnn.exchange.graph_constants import (
     DTYPE_NAMES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from cudnn_rnn.exchange.checkpoint_keys import agrees, dtype_of_all, in_order, list_of
+from cudnn_rnn.exchange.checkpoint_rnns import agrees, dtype_of_all, in_order, list_of
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, contradiction
 from cudnn_rnn.exchange.told_modes import ToldModes
 from cudnn_rnn.model import layout
@@ -24,10 +24,10 @@ def find(
     notes: List[str],
     problems: List[str],
 ) -> List[StoredRnn]:
-    """Returns the RNNs of a checkpoint that `checkpoint_keys.find` finds nothing in.
+    """Returns the RNNs of a checkpoint that `checkpoint_rnns.find` finds nothing in.
 
     Args:
-      shapes, dtypes, facts, told, problems: as in `checkpoint_keys.find`.
+      shapes, dtypes, facts, told, problems: as in `checkpoint_rnns.find`.
       notes: list to which remarks on vectors are appended of which too little is known.
     """
     vectors = [key for key in sorted(shapes) if len(shapes[key]) == 1 and _is_float(dtypes[key])]

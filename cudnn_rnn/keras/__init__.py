@@ -10,7 +10,7 @@ May import `_compat`, `_patches`, `exchange`, `graph`, `model` and TensorFlow.
 
 from cudnn_rnn.keras import _load_weights
 from cudnn_rnn.keras._cudnn_layers import CuDNNGRU, CuDNNLSTM
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3
 from cudnn_rnn.keras._loading import load_model, load_weights, model_from_json
 from cudnn_rnn.keras._stack import RNNStack
 

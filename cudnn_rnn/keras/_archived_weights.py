@@ -16,7 +16,7 @@ from cudnn_rnn.exchange.keras_arrays import FOLDER_OF_2_13
 from cudnn_rnn.exchange.keras_configs import name_of
 from cudnn_rnn.exchange.keras_files import StoredArchive
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3
 from cudnn_rnn.keras._old_nodes import layers_of
 from cudnn_rnn.keras._time_major import TimeMajor
 from cudnn_rnn.model import dialects

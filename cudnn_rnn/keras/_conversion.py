@@ -11,7 +11,7 @@ from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._functions import TensorFlowFunction
-from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
 from cudnn_rnn.keras._time_major import TimeMajor
 
 SUFFIXES = (".keras", ".h5")

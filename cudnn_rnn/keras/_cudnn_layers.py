@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from cudnn_rnn.keras._layer import IS_KERAS_3, register
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, register
 from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS
 
 if IS_KERAS_3:

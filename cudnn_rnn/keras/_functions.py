@@ -15,7 +15,7 @@ import tensorflow
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
 from cudnn_rnn.exchange import keras_configs
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.keras._layer import register
+from cudnn_rnn.keras._fused_layer import register
 
 keras = tensorflow.keras
 

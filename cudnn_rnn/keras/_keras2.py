@@ -8,7 +8,7 @@ import tensorflow
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.types import BoolLike, TensorLike
-from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
+from cudnn_rnn.keras._fused_layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 keras = tensorflow.keras
 

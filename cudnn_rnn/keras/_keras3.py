@@ -10,7 +10,7 @@ from keras import layers as keras_layers
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph import plain_rnn
 from cudnn_rnn.graph.types import TensorLike
-from cudnn_rnn.keras._layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
+from cudnn_rnn.keras._fused_layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(

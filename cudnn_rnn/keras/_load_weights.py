@@ -16,7 +16,7 @@ from cudnn_rnn import _patches
 from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn._patches.hooks import Patch
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, FusedLayer
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, FusedLayer
 from cudnn_rnn.model import dialects
 
 _PURPOSE = "converts the arrays of layers of cuDNN for layers of this package"

@@ -14,7 +14,7 @@ import tensorflow
 from cudnn_rnn._compat import KERAS_READS_ARCHIVES_OF_2_15
 from cudnn_rnn.exchange import keras_files
 from cudnn_rnn.keras import _archived_weights, _stored_models, _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.model.keras_classes import CUDNN_CLASSES
 
 _CONFIG = "config.json"

@@ -18,7 +18,7 @@ import tensorflow
 from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
-from cudnn_rnn.keras._layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
 from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
 from cudnn_rnn.keras._time_major import is_time_major, with_time_major

@@ -11,8 +11,8 @@ from cudnn_rnn.graph import plain_rnn
 from cudnn_rnn.graph.arguments import static_bool
 from cudnn_rnn.graph.config import checked_size
 from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
-from cudnn_rnn.keras import _fused, _inputs
-from cudnn_rnn.keras._layer import compute_dtype_of, register, with_precision
+from cudnn_rnn.keras import _fused_call, _inputs
+from cudnn_rnn.keras._fused_layer import compute_dtype_of, register, with_precision
 from cudnn_rnn.model.spec import GATES, checked_dropout, checked_precision
 
 keras = tensorflow.keras
@@ -180,8 +180,8 @@ class RNNStack(keras.layers.Layer):
     def _run(self, inputs, states, mask, training):
         """Returns a list of the outputs of all steps and the final states."""
         dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
-        outputs, states, _ = _fused.run(
-            _fused.config_of(
+        outputs, states, _ = _fused_call.run(
+            _fused_call.config_of(
                 self._rnn_mode,
                 self._weights_by_layer[0][0].shape[0],
                 self.units,

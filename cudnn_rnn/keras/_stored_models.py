@@ -12,7 +12,7 @@ from cudnn_rnn.exchange import keras_configs, keras_files
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
 from cudnn_rnn.keras._functions import TensorFlowFunction
-from cudnn_rnn.keras._layer import IS_KERAS_3, OUR_PREFIX
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX
 from cudnn_rnn.keras._old_configs import Translator
 from cudnn_rnn.keras._training import Stored, compile_model, state_of_archive
 

@@ -9,7 +9,7 @@ import tensorflow
 from cudnn_rnn._compat import tf
 from cudnn_rnn.exchange import keras_configs
 from cudnn_rnn.graph.types import BoolLike, ShapeLike, TensorLike
-from cudnn_rnn.keras._layer import register
+from cudnn_rnn.keras._fused_layer import register
 
 keras = tensorflow.keras
 

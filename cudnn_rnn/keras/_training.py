@@ -14,7 +14,7 @@ import tensorflow
 
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _stored_weights
-from cudnn_rnn.keras._layer import IS_KERAS_3, registered
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, registered
 from cudnn_rnn.model import dialects
 
 keras = tensorflow.keras

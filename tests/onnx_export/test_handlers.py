@@ -9,7 +9,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn.onnx
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3
 from helpers.onnx_models import INPUTS, needs_tf2onnx, operators, rnn_graph, run_onnx
 from helpers.op_harness import relative_error
 from helpers.sequence_cases import GRU, LENGTHS, LSTM, PROJECTED, arrays_for

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import cudnn_rnn
-from cudnn_rnn.keras._layer import IS_KERAS_3
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3
 from helpers.golden import read_case
 from helpers.keras_files import extract_old_model, names_of_old_models
 from helpers.onnx_models import needs_tf2onnx, run_onnx

@@ -15,7 +15,7 @@ import pytest
 from keras.src import layers
 
 import cudnn_rnn.keras
-from cudnn_rnn.keras import _fused
+from cudnn_rnn.keras import _fused_call
 
 FOLDER = os.path.join(os.path.dirname(layers.__file__), "rnn")
 NAMES = ("lstm", "gru", "simple_rnn", "bidirectional", "time_distributed")
@@ -30,7 +30,7 @@ class Replacement:
     def pytest_configure(self, config):
         for name in cudnn_rnn.keras.__all__:
             setattr(layers, name, getattr(cudnn_rnn.keras, name))
-        _fused.run = self._counted(_fused.run)
+        _fused_call.run = self._counted(_fused_call.run)
         config.addinivalue_line("markers", "requires_trainable_backend: of Keras's tests")
 
     def _counted(self, run):

@@ -117,7 +117,7 @@ def test_other_flags_compile_everything_again(program, monkeypatch):
 DESCRIPTION = {"version": "2.21.0", "cxx11_abi": 1, "library": "theirs"}
 ADAPTER = "ops_tf2.21_abi1.so"
 FILES = {
-    "cudnn_rnn/keras/_layer.py": b"",
+    "cudnn_rnn/keras/_fused_layer.py": b"",
     "cudnn_rnn/tf1_layers/layer_base.py": b"",
     "cudnn_rnn/py.typed": b"",
     "cudnn_rnn-0.3.0.dist-info/RECORD": b"",

@@ -7,7 +7,7 @@ import tensorflow
 
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph.config import DTYPES
-from cudnn_rnn.keras import _fused, _inputs, _old_arguments
+from cudnn_rnn.keras import _fused_call, _inputs, _old_arguments
 from cudnn_rnn.model.spec import checked_precision
 
 IS_KERAS_3 = hasattr(tensorflow.keras.layers.RNN, "inner_loop")
@@ -160,8 +160,8 @@ class FusedLayer:
         """
         dtype = compute_dtype_of(self)
         sequences = tf.cast(sequences, dtype)
-        outputs, states, has_last_output = _fused.run(
-            _fused.config_of(
+        outputs, states, has_last_output = _fused_call.run(
+            _fused_call.config_of(
                 self._rnn_mode(),
                 weights[0].shape[0],
                 self.units,
