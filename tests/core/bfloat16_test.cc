@@ -43,6 +43,27 @@ void RoundingProduct(const ProductTile<double>& tile) {
   exact_kernels->product(rounded);
 }
 
+// Of a single step of few sequences, whose weights the plan in double does not pack.
+void RoundingDotProducts(const RowMajorProduct<double>& product) {
+  Vector left, right;
+  for (int64_t m = 0; m < product.rows; ++m) {
+    for (int64_t k = 0; k < product.depth; ++k) {
+      left.push_back(RoundedFactor(product.a[m * product.a_row_stride + k]));
+    }
+  }
+  for (int64_t n = 0; n < product.columns; ++n) {
+    for (int64_t k = 0; k < product.depth; ++k) {
+      right.push_back(RoundedFactor(product.b[n * product.b_row_stride + k]));
+    }
+  }
+  RowMajorProduct<double> rounded = product;
+  rounded.a = left.data();
+  rounded.a_row_stride = product.depth;
+  rounded.b = right.data();
+  rounded.b_row_stride = product.depth;
+  exact_kernels->dot_products(rounded);
+}
+
 void RoundingPack(const StridedMatrix<double>& source, int64_t depth, int64_t columns,
                   double* packed) {
   exact_kernels->pack_panel(source, depth, columns, packed);
@@ -64,6 +85,7 @@ Kernels<double> RoundingKernels() {
   Kernels<double> kernels = *exact_kernels;
   kernels.product = RoundingProduct;
   kernels.pack_panel = RoundingPack;
+  kernels.dot_products = RoundingDotProducts;
   kernels.lstm.forward = RoundingCell<&Kernels<double>::lstm>;
   kernels.gru.forward = RoundingCell<&Kernels<double>::gru>;
   kernels.relu.forward = RoundingCell<&Kernels<double>::relu>;

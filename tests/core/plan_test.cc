@@ -34,6 +34,8 @@ std::vector<Vector> DropoutMasks(const Problem& problem) {
 
 bool RoundsFactors(const Problem& problem, const std::string& instruction_set) {
   const RnnConfig& config = problem.config;
+  const bool is_decode_step = problem.shape.num_steps == 1 && problem.shape.batch_size <= 32;
+  if (config.data_type == DataType::kFloat && is_decode_step) return false;
   return FactorFormatOf(config.data_type, config.precision) == FactorFormat::kRounded &&
          MultipliesBfloat16(instruction_set);
 }

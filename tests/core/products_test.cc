@@ -169,6 +169,11 @@ void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& 
 }
 
 template <typename T>
+void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product, TeamMember*) {
+  kernels.dot_products(product);
+}
+
+template <typename T>
 void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, bool with_rounding_kernels) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     if (kernels->rounds() && !with_rounding_kernels) continue;

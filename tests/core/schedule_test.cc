@@ -96,7 +96,7 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
       {2, 650, kOne, 1, 9, kAvx512, kByTile, kByTile, 1, kTiles},
       {2, 650, kOne, 1, 32, kAvx512, kByTile, kByTile, 1, kTiles},
-      {2, 650, kOne, 1, 32, kBfloat16, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 32, kBfloat16, kWhole, kWhole, 1, kTiles},
       // Other single steps, and none.
       {2, 650, kOne, 1, 33, kAvx512, kByTile, kWhole, 1, kTiles},
       {2, 650, kOne, 1, 65, kBfloat16, kWhole, kWhole, 1, kTiles},
@@ -287,6 +287,33 @@ TEST(ScheduleOfEachPassStoresGates) {
        {Pass::kInference, Pass::kTraining, Pass::kBackward, Pass::kBackwardInPlace}) {
     EXPECT(GateStorage(tanh, pass).value == Storage::kWorkspace);
   }
+}
+
+// In every precision, so also as fast as "highest". bfloat16 models are packed faster than
+// converted.
+TEST(FloatAndHalfModelsOfOneStepHaveExactFactors) {
+  SerialRunner runner;
+  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 40);
+  const auto plan = [&](DataType data_type, Precision precision, const SequenceShape& shape) {
+    config.data_type = data_type;
+    config.precision = precision;
+    std::string text;
+    EXPECT(ExplainCpuPlan(config, shape, "", /*is_training=*/false, runner, &text).ok());
+    return text;
+  };
+  for (const int64_t batch_size : {1, 16, 32}) {
+    const SequenceShape shape = {1, batch_size};
+    const std::string exact = plan(DataType::kFloat, Precision::kHighest, shape);
+    EXPECT(plan(DataType::kFloat, Precision::kMedium, shape) == exact);
+    EXPECT(plan(DataType::kFloat, Precision::kHigh, shape) == exact);
+    EXPECT(plan(DataType::kHalf, Precision::kHighest, shape) == exact);
+  }
+  const auto rounds = [&](DataType data_type, const SequenceShape& shape) {
+    return plan(data_type, Precision::kMedium, shape).find("rounded factors") != std::string::npos;
+  };
+  const bool has_products = rounds(DataType::kFloat, {2, 16});
+  EXPECT(rounds(DataType::kFloat, {1, 33}) == has_products);
+  EXPECT(rounds(DataType::kBfloat16, {1, 1}) == has_products);
 }
 
 TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {

@@ -355,8 +355,9 @@ class CpuPlan : public RnnPlan {
 
 FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape) {
   const FactorFormat factors = FactorFormatOf(config.data_type, config.precision);
-  const bool is_exact = factors == FactorFormat::kSplit && shape.batch_size < kMinSplitRows;
-  return is_exact ? FactorFormat::kExact : factors;
+  const bool has_few_rows = factors == FactorFormat::kSplit && shape.batch_size < kMinSplitRows;
+  const bool uses_weights_once = config.data_type != DataType::kBfloat16 && IsDecodeStep(shape);
+  return has_few_rows || uses_weights_once ? FactorFormat::kExact : factors;
 }
 
 template <typename Real>

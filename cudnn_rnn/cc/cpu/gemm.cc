@@ -236,22 +236,6 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
 }
 
 template <typename T>
-void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
-                        TeamMember* member) {
-  const int64_t num_panels = NumPanels(kernels, product.columns);
-  member->ForEach(num_panels, product.rows * product.depth / 2 + 1,
-                  [&](int64_t begin, int64_t end) {
-                    RowMajorProduct<T> part = product;
-                    const int64_t column = begin * kernels.lanes;
-                    part.columns = std::min(end * kernels.lanes, product.columns) - column;
-                    part.b += column * product.b_row_stride;
-                    part.c += column;
-                    if (part.bias != nullptr) part.bias += column;
-                    kernels.dot_products(part);
-                  });
-}
-
-template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
                           TeamMember* member) {
   const int64_t num_panels = NumPanels(kernels, product.columns);
@@ -272,8 +256,6 @@ template void PackPanels(const Kernels<float>&, const StridedMatrix<float>&, int
 template void PackPanels(const Kernels<float>&, const StridedMatrix<uint16_t>&, int64_t, int64_t,
                          float*, TeamMember*);
 template void Multiply<float>(const Kernels<float>&, const MatrixProduct<float>&, TeamMember*);
-template void ComputeDotProducts<float>(const Kernels<float>&, const RowMajorProduct<float>&,
-                                        TeamMember*);
 template void MultiplyPackingTiles<float>(const Kernels<float>&, const RowMajorProduct<float>&,
                                           TeamMember*);
 template void PackPanels(const Kernels<double>&, const StridedMatrix<double>&, int64_t, int64_t,
@@ -281,8 +263,6 @@ template void PackPanels(const Kernels<double>&, const StridedMatrix<double>&, i
 template void PackPanels(const Kernels<double>&, const StridedMatrix<uint16_t>&, int64_t, int64_t,
                          double*, TeamMember*);
 template void Multiply<double>(const Kernels<double>&, const MatrixProduct<double>&, TeamMember*);
-template void ComputeDotProducts<double>(const Kernels<double>&, const RowMajorProduct<double>&,
-                                         TeamMember*);
 template void MultiplyPackingTiles<double>(const Kernels<double>&, const RowMajorProduct<double>&,
                                            TeamMember*);
 

@@ -40,14 +40,9 @@ constexpr int64_t kMaxRowsOfPackedTiles = 64;
 template <typename T>
 void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMember* member);
 
-// Computes c (+)= bias + a b^T as dot products (see kernels.h).
-template <typename T>
-void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& product,
-                        TeamMember* member);
-
-// Computes the same for more rows, up to one block, with kernels that do not round: packs each
-// tile's columns of the operand, one k-block at a time, uses them while they are in the cache, and
-// discards them. If the product has panels, uses these. Results are bit-identical to those of
+// Computes c (+)= bias + a b^T for up to one block of rows, with kernels that do not round: packs
+// each tile's columns of the operand, one k-block at a time, uses them while they are in the cache,
+// and discards them. If the product has panels, uses these. Results are bit-identical to those of
 // Multiply.
 template <typename T>
 void MultiplyPackingTiles(const Kernels<T>& kernels, const RowMajorProduct<T>& product,

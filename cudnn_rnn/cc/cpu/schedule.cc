@@ -9,8 +9,6 @@
 namespace cudnn_rnn {
 namespace {
 
-// Maximum rows of a single step for which weights are not packed as a whole.
-constexpr int64_t kMaxRowsOfDecodeSteps = 32;
 // Maximum rows of a single step for which float and double use dot products.
 constexpr int64_t kMaxRowsOfDotProducts = 8;
 
@@ -80,17 +78,11 @@ int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_siz
   return StepCycles(kernels.lanes, batch_size, config.num_units, config.num_gates() * width);
 }
 
-Decision<Packing> RecurrentWeightPacking(const RnnConfig& config, const SequenceShape& shape,
-                                         const KernelTraits& kernels) {
+Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const KernelTraits& kernels) {
   if (shape.num_steps != 1) return {Packing::kWhole, "many steps use the panels"};
-  if (shape.batch_size > kMaxRowsOfDecodeSteps) {
-    return {Packing::kWhole, "one step, but of more than 32 sequences"};
-  }
-  if (kernels.rounds() && config.data_type == DataType::kBfloat16) {
-    return {Packing::kWhole, "one step, but bfloat16 is packed faster than converted to float"};
-  }
+  if (!IsDecodeStep(shape)) return {Packing::kWhole, "one step, but of more than 32 sequences"};
   if (kernels.rounds()) {
-    return {Packing::kNone, "one step of at most 32 sequences, and panels would be rounded"};
+    return {Packing::kWhole, "one step, but bfloat16 is packed faster than converted to float"};
   }
   if (shape.batch_size <= kMaxRowsOfDotProducts) {
     return {Packing::kNone, "one step of at most 8 sequences"};
@@ -261,7 +253,7 @@ bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
                       const KernelTraits& kernels) {
   Schedule schedule;
-  schedule.recurrent_weights = RecurrentWeightPacking(config, shape, kernels);
+  schedule.recurrent_weights = RecurrentWeightPacking(shape, kernels);
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
