@@ -207,8 +207,7 @@ TEST(ScheduleOfInputProducts) {
       // Shares of the sequences.
       {2, 200, 20, 8, 2, kOwn},
       {2, 200, 20, 7, 2, kShared},
-      {2, 200, 20, 48, 2, kOwn},
-      {2, 200, 20, 49, 2, kShared},
+      {2, 200, 20, 49, 2, kOwn},
       {2, 200, 20, 50, 5, kOwn},
       {2, 200, 20, 20, 4, kOwn, kBoth},
       {2, 200, 20, 48, 2, kShared, kOne, &kBfloat16},

@@ -34,11 +34,6 @@ constexpr int64_t kMinBytesLimitingOneRow = int64_t(8) << 20;
 constexpr int64_t kMinBytesLimitingFewRows = int64_t(24) << 20;
 constexpr int64_t kMaxRowsLimitedByReading = 4;
 
-// InputProducts::kOwn with Division::kRows: a product of one step's rows is as fast as one of many
-// rows, but W is read from the L2 cache more often. Up to this many rows per share, saving a
-// barrier and reading gates that other threads have written is worth more.
-constexpr int64_t kMaxRowsOfOwnInputProducts = 24;
-
 // The wavefront's blocks. With many blocks per layer, little time is lost while the wavefront fills
 // and drains; with several steps per block, a block is worth a barrier and its input products fill
 // a tile.
@@ -197,7 +192,6 @@ Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels
                                         const KernelTraits& kernels,
                                         const PassSchedule& pass_schedule,
                                         const PassLengths& lengths, const PassThreads& threads) {
-  const int64_t row_groups = pass_schedule.row_groups;
   if (!keeps_input_panels.value) return {InputProducts::kShared, keeps_input_panels.reason};
   switch (pass_schedule.division.value) {
     case Division::kDirections:
@@ -210,9 +204,6 @@ Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels
       return {InputProducts::kOwn, "each thread needs those of its direction"};
     case Division::kRows:
       if (kernels.rounds()) return {InputProducts::kShared, "bfloat16 tiles need many rows"};
-      if (batch_size > kMaxRowsOfOwnInputProducts * row_groups) {
-        return {InputProducts::kShared, "a thread has more than 24 sequences"};
-      }
       return {InputProducts::kOwn, "each thread needs those of its sequences"};
     case Division::kLayers:
       return {InputProducts::kOwn, "each thread runs a block of a layer"};
