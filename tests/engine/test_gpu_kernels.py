@@ -12,6 +12,7 @@ import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from tensorflow.python.ops import gen_cudnn_rnn_ops
 
+import cudnn_rnn
 from helpers import mock_kernels, reference
 from helpers.cases import COLUMNS, random_arrays
 from helpers.op_harness import (
@@ -317,6 +318,7 @@ def test_reserves_of_another_call_are_refused(mock):
 # --- algorithms ---
 
 STANDARD, PERSIST_STATIC_SMALL_H = 0, 3
+DEFAULT_MATH, FMA_MATH = 0, 3  # the first allows TF32
 
 
 @pytest.fixture
@@ -380,6 +382,21 @@ def test_a_gradient_computes_like_its_forward_call(mock, monkeypatch, allow_tf32
             found = {"d_params": gpu.session.run(gpu.fetches["d_params"], feeds)}
         assert_close(found, expected, TOLERANCES["float32"], algorithm)
         assert len(model_settings(mock)) == 2 and len(set(model_settings(mock))) == 1
+
+
+def test_a_precision_decides_about_tf32(mock):
+    """As long as one is set. A gradient keeps what its forward call had."""
+    found = {}
+    for forward, backward in (("highest", "medium"), ("high", "highest"), ("medium", "highest")):
+        mock.mock_reset()
+        mock.mock_set_any_memory(1)
+        with labelled(LSTM, "float32", version=3) as gpu:
+            with cudnn_rnn.float32_matmul_precision(forward):
+                feeds = run_forward(gpu, float_arrays())
+            with cudnn_rnn.float32_matmul_precision(backward):
+                gpu.session.run(gpu.fetches["d_params"], feeds)
+        (found[forward],) = {math_type for _, math_type in model_settings(mock)}
+    assert found == {"highest": FMA_MATH, "high": DEFAULT_MATH, "medium": DEFAULT_MATH}
 
 
 @pytest.mark.parametrize("version", [1, 3])

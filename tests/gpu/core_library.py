@@ -15,6 +15,7 @@ import torch
 RNN_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 DIRECTIONS = ("unidirectional", "bidirectional")
+PRECISIONS = ("default", "highest", "high", "medium")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 ALGORITHMS = ("auto", "standard", "persist_static", "persist_static_small_h", "persist_dynamic")
 
@@ -37,6 +38,7 @@ class Config(ctypes.Structure):
         _fields(ctypes.c_int32, "rnn_mode input_mode direction data_type")
         + _fields(ctypes.c_int64, "num_layers num_units input_size num_proj seed seed2")
         + _fields(ctypes.c_float, "dropout")
+        + _fields(ctypes.c_int32, "precision")
     )
 
 
@@ -128,6 +130,7 @@ class Description(NamedTuple):
     dropout: float = 0.0
     seed: int = 0
     seed2: int = 0
+    precision: str = "default"
     algorithm: str = "standard"
     deterministic: bool = False
     allow_tf32: bool = False
@@ -271,6 +274,7 @@ class Model:
             ("rnn_mode", RNN_MODES),
             ("input_mode", INPUT_MODES),
             ("direction", DIRECTIONS),
+            ("precision", PRECISIONS),
         ]:
             values[name] = known.index(values[name])
         self._config = Config(**values)
