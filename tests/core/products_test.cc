@@ -54,7 +54,7 @@ constexpr int64_t kGap = 3;
 // Compares the product's c with sums in long double. `b` is its right factor [depth, columns],
 // `before` its c before.
 template <typename T>
-void CheckResult(const Kernels<T>& kernels, const ProductFunction<T>& multiply,
+void CheckResult(const Kernels<T>& kernels, ProductFunction<T>& multiply,
                  const MatrixProduct<T>& product, const StridedMatrix<T>& b,
                  const std::vector<T>& before) {
   double worst = 0;
@@ -142,9 +142,8 @@ template <typename T>
 using RowMajorFunction = void(const Kernels<T>&, const RowMajorProduct<T>&, TeamMember*);
 
 template <typename T>
-void CheckRowMajorProduct(const Kernels<T>& kernels, const RowMajorFunction<T>& multiply,
-                          int64_t rows, int64_t columns, int64_t depth, bool accumulate,
-                          bool with_bias) {
+void CheckRowMajorProduct(const Kernels<T>& kernels, RowMajorFunction<T>& multiply, int64_t rows,
+                          int64_t columns, int64_t depth, bool accumulate, bool with_bias) {
   const std::vector<T> a = Random<T>(rows * (depth + 2), 1),
                        b = Random<T>(columns * (depth + 1), 2);
   const std::vector<T> before = Random<T>(rows * (columns + kGap), 3), bias = Random<T>(columns, 4);
@@ -174,7 +173,7 @@ void ComputeDotProducts(const Kernels<T>& kernels, const RowMajorProduct<T>& pro
 }
 
 template <typename T>
-void CheckRowMajorProducts(const RowMajorFunction<T>& multiply, bool with_rounding_kernels) {
+void CheckRowMajorProducts(RowMajorFunction<T>& multiply, bool with_rounding_kernels) {
   for (const Kernels<T>* kernels : AllKernels<T>()) {
     if (kernels->rounds() && !with_rounding_kernels) continue;
     int variant = 0;
