@@ -28,14 +28,16 @@ namespace specification {
 
 inline double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Returns matrix [rows, columns] times vector [columns]; may round the vector to bfloat16.
+// Returns matrix [rows, columns] times vector [columns]; may round both to bfloat16.
 inline Vector Multiply(const double* matrix, int64_t rows, Vector vector, bool rounds_factors) {
+  const auto factor = [=](double value) {
+    if (!rounds_factors) return value;
+    return static_cast<double>(Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value))));
+  };
   Vector product(static_cast<size_t>(rows), 0.0);
-  for (double& value : vector) {
-    if (rounds_factors) value = Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value)));
-  }
+  for (double& value : vector) value = factor(value);
   for (double& sum : product) {
-    for (double value : vector) sum += *matrix++ * value;
+    for (double value : vector) sum += factor(*matrix++) * value;
   }
   return product;
 }
@@ -101,8 +103,8 @@ inline void SetRow(const Vector& values, int64_t row, Vector* buffer) {
 
 // Computes output, output_h and output_c. With dropout, masks[layer] is the factor of a layer's
 // input [T, B, LayerInputSize], time-major whatever the problem's major axis; the first layer's
-// mask is not read. Without dropout, `masks` is empty. `rounds_factors` rounds the vectors that
-// weights are multiplied with to bfloat16.
+// mask is not read. Without dropout, `masks` is empty. `rounds_factors` rounds the weights of
+// products, and the vectors that they are multiplied with, to bfloat16.
 inline void SpecifiedForward(const Problem& problem, const std::vector<Vector>& masks,
                              bool rounds_factors, Tensors* tensors) {
   const RnnConfig& config = problem.config;
