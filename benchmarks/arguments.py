@@ -24,6 +24,9 @@ configurations:
   %s
   or patterns of names. --list prints the names; -half marks variable-length sequences.
 
+A peer with a number format rounds the factors of its products to it, and runs only if --peers names
+it; the others compute in float32.
+
 docs/benchmarks/README.md describes the peers and the method. The output folder gets results.json
 and table.md after each configuration, ratios.png at the end, and the peers' worker-*.log.
 
@@ -32,10 +35,12 @@ examples:
   make bench ARGS="--quick"                         a dry run on tiny models
   make bench ARGS="--configurations gru-* decode"   some models
   make bench ARGS="--peers ours onnxruntime --kinds inference"
+  make bench ARGS="--peers ours ours-medium openvino-bf16 onnxruntime-int8 --kinds inference"
+                                                    those that round, against ours in float32
   make bench ARGS="--passes 3 --seconds 3"          for a machine whose speed changes for minutes
   make bench ARGS="--dtype bfloat16 --memory"       memory of a training step, against torch
 """ % (
-    "\n  ".join("%-12s %s" % (name, peer.title) for name, peer in CPU_PEERS.items()),
+    "\n  ".join("%-16s %s" % (name, peer.label) for name, peer in CPU_PEERS.items()),
     "\n  ".join("%-9s %s" % group for group in GROUPS.items()),
 )
 
@@ -61,15 +66,16 @@ examples:
 """
 
 
-# Both benchmarks' Make target, help, peers, and default --rounds, --sample-seconds, --seconds and
+# Both benchmarks' Make target, help, and default --rounds, --sample-seconds, --seconds and
 # --answer-seconds. The last is for processes that hang; a GPU may be lent for minutes.
 _COMMANDS = {
-    "cpu": ("bench", _CPU_HELP, CPU_PEERS, 15, 0.05, 90, 1800),
-    "gpu": ("bench-gpu", _GPU_HELP, GPU_PEERS, 25, 0.02, None, 45),
+    "cpu": ("bench", _CPU_HELP, 15, 0.05, 90, 1800),
+    "gpu": ("bench-gpu", _GPU_HELP, 25, 0.02, None, 45),
 }
 
 
 def _add_cpu_options(add):
+    add("--peers", nargs="+", choices=list(CPU_PEERS), help="default: all that do not round")
     add("--configurations", nargs="+", metavar="WHICH", help="groups or names (default: all)")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS, help="default: both")
     add("--threads", type=int, default=2, help="threads per peer (default: 2)")
@@ -88,6 +94,7 @@ def _add_cpu_options(add):
 
 
 def _add_gpu_options(add):
+    add("--peers", nargs="+", choices=list(GPU_PEERS), help="default: all")
     add("--device", choices=["cuda", "cpu"], default="cuda")
     add("--rnn-modes", nargs="+", choices=list(GATES), default=["lstm"], help="default: lstm")
     text = "seconds after which no further configuration is started; skipped ones are listed"
@@ -99,13 +106,12 @@ def parse_arguments(arguments=None):
     everything = argparse.ArgumentParser()
     commands = everything.add_subparsers(dest="processor", metavar="cpu|gpu", required=True)
     parsers = {}
-    for processor, (target, text, peers, rounds, seconds, limit, answer) in _COMMANDS.items():
+    for processor, (target, text, rounds, seconds, limit, answer) in _COMMANDS.items():
         form = argparse.RawDescriptionHelpFormatter
         parser = commands.add_parser(processor, prog=target, epilog=text, formatter_class=form)
         parsers[processor] = parser
-        add, names, output = parser.add_argument, list(peers), os.path.join(ROOT, ".build", target)
+        add, output = parser.add_argument, os.path.join(ROOT, ".build", target)
         add("--quick", action="store_true", help="use tiny models and few samples")
-        add("--peers", nargs="+", choices=names, help="default: all")
         add("--rounds", type=int, help="samples per peer (default: %d, quick: 3)" % rounds)
         text = "length of a sample (default: %g, quick: 0.002)" % seconds
         add("--sample-seconds", type=float, help=text)
@@ -121,7 +127,7 @@ def parse_arguments(arguments=None):
     only_cpu = dict.fromkeys(("threads", "dtype", "check", "memory", "record"))
     parsers["gpu"].set_defaults(passes=1, **only_cpu)
     chosen = everything.parse_args(arguments)
-    target, _, _, rounds, seconds, *_ = _COMMANDS[chosen.processor]
+    target, _, rounds, seconds, *_ = _COMMANDS[chosen.processor]
     chosen.command = "make " + target
     chosen.names_peers = chosen.peers is not None
     chosen.logs = chosen.logs or chosen.output
@@ -150,7 +156,8 @@ def _check_cpu_arguments(chosen, error):
         error(text + "--check or --memory")
     is_bfloat16 = chosen.dtype == "bfloat16"
     if not chosen.peers:
-        chosen.peers = list(BFLOAT16_PEERS if chosen.memory or is_bfloat16 else CPU_PEERS)
+        usual = [name for name, peer in CPU_PEERS.items() if not peer.rounds]
+        chosen.peers = list(BFLOAT16_PEERS if chosen.memory or is_bfloat16 else usual)
     others = [name for name in chosen.peers if name not in BFLOAT16_PEERS]
     if is_bfloat16 and others:
         text = "--dtype bfloat16 is only for the peers %s, but --peers has %s"

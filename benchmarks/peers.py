@@ -8,17 +8,43 @@ from collections import namedtuple
 
 from configurations import KINDS
 
-Peer = namedtuple("Peer", "title environment module kinds options", defaults=[KINDS, {}])
-"""The title in tables, the Python environment ("torch" is the one that $TORCH_PYTHON names), the
-module in workers/, the supported kinds, and the module's own options."""
+_INFERENCE = ("inference",)
+
+
+class Peer(
+    namedtuple(
+        "Peer", "title environment module kinds options arithmetic", defaults=[KINDS, {}, "float"]
+    )
+):
+    """The title in tables, the Python environment ("torch" is the one that $TORCH_PYTHON names),
+    the module in workers/, the supported kinds, and the module's own options.
+
+    `arithmetic` is the number format to which the peer rounds the factors of a float32 model's
+    products, "bfloat16" or "int8", or "float" if it does not round.
+    """
+
+    __slots__ = ()
+
+    @property
+    def rounds(self):
+        return self.arithmetic != "float"
+
+    @property
+    def label(self):
+        """The title, with the arithmetic unless that is float."""
+        return "%s, %s" % (self.title, self.arithmetic) if self.rounds else self.title
+
 
 OURS = "ours"
 
 CPU_PEERS = {
     OURS: Peer("ours in TensorFlow", "tensorflow", "ours"),
+    "ours-medium": Peer(
+        "ours in medium", "tensorflow", "ours", _INFERENCE, {"precision": "medium"}, "bfloat16"
+    ),
     "plain": Peer("plain ops", "tensorflow", "ours", options={"plain": True}),
     "torch": Peer("torch.nn", "torch", "torch_network"),
-    "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", ("inference",)),
+    "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", _INFERENCE),
     "keras": Peer("Keras", "tensorflow", "keras_network"),
     "keras-ours": Peer(
         "cudnn_rnn.keras", "tensorflow", "keras_network", options={"layers": "cudnn_rnn.keras"}
@@ -51,7 +77,7 @@ GPU_PEERS = {
 BFLOAT16_PEERS = (OURS, "torch")
 
 # In these groups some peers would take minutes.
-_ALLOWED_IN_GROUP = {"scaling": (OURS, "torch", "onnxruntime")}
+_ALLOWED_IN_GROUP = {"scaling": (OURS, "ours-medium", "torch", "onnxruntime")}
 
 
 def takes_part(name, peer, configuration):

@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 STYLES = ["#1b6ca8 o", "#d1495b s", "#66a182 D", "#edae49 ^", "#8d6a9f v", "#5c5c5c P", "#2a9d8f X"]
+STYLES += ["#e76f51 <", "#264653 >", "#b5838d h", "#7cb518 p", "#3a0ca3 *"]
 
 
 def draw_ratios(labels, series, title, axis_label, path, margin=0.0):

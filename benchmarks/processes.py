@@ -14,6 +14,13 @@ import sys
 
 from measuring import Sample
 
+# These variables let our ops, or oneDNN in TensorFlow and PyTorch, round the factors of products.
+_PRECISIONS = (
+    "CUDNN_RNN_FLOAT32_MATMUL_PRECISION",
+    "TF_SET_ONEDNN_FPMATH_MODE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+)
+
 
 class PeerFailure(Exception):
     """A peer has no time; `is_error` is False if that is expected."""
@@ -38,6 +45,8 @@ def worker_environment(peer, threads):
         # PYTHONPATH belongs to the Python that runs the benchmark.
         environment.pop("PYTHONPATH", None)
         environment.update(PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")
+        for name in _PRECISIONS:
+            environment.pop(name, None)
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = str(threads)
     elif peer.environment == "tensorflow":
@@ -65,7 +74,7 @@ class PeerProcess:
         self._cpus, self._is_suspended, self._process = cpus, chosen.device == "cpu", None
         self._is_ready = False
         common = {name: getattr(chosen, name) for name in ("threads", "device", "dtype")}
-        self._options = dict(peer.options, **common)
+        self._options = dict(peer.options, arithmetic=peer.arithmetic, **common)
         self._is_wanted = chosen.names_peers
         self.answer_seconds, self._late_answers = chosen.answer_seconds, 0
         self._log = os.path.join(chosen.logs, "worker-%s.log" % name.replace(" ", "-"))

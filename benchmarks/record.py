@@ -44,7 +44,7 @@ def _facts(everything):
         yield "matrix product of %s, GFLOP/s" % name, "%.0f" % rate
     for name, versions in everything["versions"].items():
         texts = ["%s %s" % pair for pair in sorted(versions.items())]
-        yield CPU_PEERS[name].title, ", ".join(texts) or "not run"
+        yield CPU_PEERS[name].label, ", ".join(texts) or "not run"
 
 
 def _processor(machine):

@@ -76,7 +76,7 @@ class Benchmark:
             self.say("starting " + name)
             try:
                 peer.start()
-                if self.is_gpu or not peer.has_product:
+                if self.is_gpu or not peer.has_product or peer.peer.rounds:
                     continue
                 runs = range(3 if self.chosen.quick else 9)
                 samples = [peer.run(1, product_size=PRODUCT_SIZE).seconds for _ in runs]
@@ -116,7 +116,7 @@ class Benchmark:
 
     def _prepare_all(self, configuration):
         """Creates every peer's network, on CPUs compared with ours; returns entries by name."""
-        expected, found = None, {}
+        expected, reference, found = None, None, {}
         for name, peer in self.peers.items():
             if not takes_part(name, peer.peer, configuration):
                 continue
@@ -126,8 +126,11 @@ class Benchmark:
                     found[name] = {"variant": peer.prepare(configuration)}
                 else:
                     results = self._results(peer, configuration)
-                    expected = results if expected is None else expected
-                    found[name] = {"difference": compare(configuration, results, expected)}
+                    if expected is None:
+                        expected, reference = results, peer.peer
+                    formats = (peer.peer.arithmetic, reference.arithmetic)
+                    difference = compare(configuration, results, expected, formats)
+                    found[name] = {"difference": difference}
             except PeerFailure as failure:
                 found[name] = failure.result()
             except Mismatch as mismatch:

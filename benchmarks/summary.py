@@ -170,6 +170,10 @@ _FLOORS = (
     " them. Times are in milliseconds, GFLOP/s is the peak, and the ratio is the measured time over"
     " the higher floor. docs/benchmarks/README.md has the details."
 )
+_ROUNDING = (
+    "A peer whose column names a number format rounds the factors of its products to it; the others"
+    " compute in float32."
+)
 _PASSES = (
     "All configurations were measured in %d passes, one after the other. A ratio is the median of"
     " the passes, followed by their range."
@@ -186,6 +190,8 @@ def describe(results, _=(), is_dry_run=False):
     parts = ["This was a dry run on tiny models; its numbers are meaningless."] * is_dry_run
     dtypes = " and ".join(sorted({row.configuration.dtype for row in rows}))
     parts += [_COLUMNS % ((PRODUCT_SIZE,) * 3 + (dtypes, whose))]
+    measured = {name for row in rows for name in row.cells}
+    parts += [_ROUNDING] if any(CPU_PEERS[name].rounds for name in measured) else []
     parts += [_PASSES % num_passes] if num_passes > 1 else []
     parts += [times_table(rows)]
     if means:
@@ -202,7 +208,7 @@ def draw(results, title, path):
     """Writes a PNG of the peers' times over ours."""
     rows = [row for row in make_rows(results) if row.ours is not None]
     labels = [row.configuration.key for row in rows]
-    others = [(name, peer.title) for name, peer in CPU_PEERS.items() if name != OURS]
+    others = [(name, peer.label) for name, peer in CPU_PEERS.items() if name != OURS]
     series = [(title, [row.ratios.get(name, []) for row in rows]) for name, title in others]
     axis_label = "peer's time / our time   (right of 1: ours is faster)"
     draw_ratios(labels, series, title, axis_label, path)

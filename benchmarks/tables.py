@@ -60,7 +60,7 @@ def peer_columns(rows, text_of, heading="%s"):
     `text_of(row, name=name)` returns a peer's text, or "-" if it has no value.
     """
     columns = {
-        heading % peer.title: functools.partial(text_of, name=name)
+        heading % peer.label: functools.partial(text_of, name=name)
         for name, peer in CPU_PEERS.items()
     }
     return [pair for pair in columns.items() if any(pair[1](row) != "-" for row in rows)]

@@ -1,6 +1,7 @@
 """Ours: the op in a graph, through the classes `CudnnLSTM` etc.
 
-With the option "plain": TensorFlow's standard ops in place of the op.
+With the option "plain": TensorFlow's standard ops in place of the op. The option "precision" is
+what float32 models multiply matrices with.
 """
 
 import contextlib
@@ -20,7 +21,9 @@ _CLASSES = {
 
 
 def start(options):
-    """Switches to graph mode; returns the versions."""
+    """Switches to graph mode, sets the precision; returns the versions."""
+    if "precision" in options:
+        cudnn_rnn.set_float32_matmul_precision(options["precision"])
     return dict(graph_network.start(options), cudnn_rnn=cudnn_rnn.__version__)
 
 

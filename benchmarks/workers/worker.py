@@ -4,7 +4,8 @@
 
 Requests are lines of JSON on stdin, answers are lines of JSON on the original stdout. OPTIONS is a
 JSON object: "threads" (None for the library's default), "device" ("cpu" or "cuda"), "dtype" (of
-matrix_product), and those of the peer. MODULE is a module of this folder, with
+matrix_product), and the peer's "arithmetic" and its own (../peers.py). MODULE is a module of this
+folder, with
   start(options)
       is called once; sets the number of threads, and returns the versions as a dict
   Network(configuration, problem, options)
