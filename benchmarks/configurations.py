@@ -107,7 +107,7 @@ GROUPS = {
     "original": "further models from the benchmark of tf.contrib.cudnn_rnn",
     "decode": "one time step per call, with the state carried by the caller; inference only",
     "lengths": "variable-length sequences, on average half as long",
-    "scaling": "longer sequences and larger batches; only against torch and onnxruntime",
+    "scaling": "longer sequences and larger batches; only against torch, onnxruntime and openvino",
 }
 
 _NAMES = {

@@ -45,6 +45,13 @@ CPU_PEERS = {
     "plain": Peer("plain ops", "tensorflow", "ours", options={"plain": True}),
     "torch": Peer("torch.nn", "torch", "torch_network"),
     "onnxruntime": Peer("ONNX Runtime", "onnxruntime", "onnxruntime_network", _INFERENCE),
+    "onnxruntime-int8": Peer(
+        "ONNX Runtime", "onnxruntime", "onnxruntime_network", _INFERENCE, arithmetic="int8"
+    ),
+    "openvino": Peer("OpenVINO", "onnxruntime", "openvino_network", _INFERENCE),
+    "openvino-bf16": Peer(
+        "OpenVINO", "onnxruntime", "openvino_network", _INFERENCE, arithmetic="bfloat16"
+    ),
     "keras": Peer("Keras", "tensorflow", "keras_network"),
     "keras-ours": Peer(
         "cudnn_rnn.keras", "tensorflow", "keras_network", options={"layers": "cudnn_rnn.keras"}
@@ -77,7 +84,12 @@ GPU_PEERS = {
 BFLOAT16_PEERS = (OURS, "torch")
 
 # In these groups some peers would take minutes.
-_ALLOWED_IN_GROUP = {"scaling": (OURS, "ours-medium", "torch", "onnxruntime")}
+_ALLOWED_IN_GROUP = {
+    "scaling": (
+        *(OURS, "ours-medium", "torch"),
+        *("onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"),
+    )
+}
 
 
 def takes_part(name, peer, configuration):

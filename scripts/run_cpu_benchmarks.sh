@@ -1,9 +1,9 @@
 #!/bin/bash
-# make bench: measures our CPU kernels against PyTorch, ONNX Runtime, Keras and TensorFlow 1.15. See
-# --help. Each environment is made unless its variable names a Python: $TENSORFLOW_PYTHON
-# (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also onnx),
-# $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for
-# the program itself.
+# make bench: measures our CPU kernels against PyTorch, ONNX Runtime, OpenVINO, Keras and
+# TensorFlow 1.15. See --help. Each environment is made unless its variable names a Python:
+# $TENSORFLOW_PYTHON (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also
+# onnx and OpenVINO), $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and
+# $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for the program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
@@ -29,7 +29,8 @@ for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@
         onnxruntime)
             [ -n "${ONNXRUNTIME_PYTHON:-}" ] && continue
             python="$(find_tensorflow_python)"
-            make_requirements .venv/onnxruntime "$python" "${ONNXRUNTIME:-onnxruntime==1.31.1}" onnx numpy
+            make_requirements .venv/onnxruntime "$python" "${ONNXRUNTIME:-onnxruntime==1.31.1}" \
+                "${OPENVINO:-openvino==2026.4.1}" onnx numpy
             ONNXRUNTIME_PYTHON="$PWD/.venv/onnxruntime/bin/python"
             ;;
         tensorflow_1)
