@@ -52,6 +52,7 @@ CPU_PEERS = {
     "openvino-bf16": Peer(
         "OpenVINO", "onnxruntime", "openvino_network", _INFERENCE, arithmetic="bfloat16"
     ),
+    "jax": Peer("JAX", "jax", "jax_network"),
     "keras": Peer("Keras", "tensorflow", "keras_network"),
     "keras-ours": Peer(
         "cudnn_rnn.keras", "tensorflow", "keras_network", options={"layers": "cudnn_rnn.keras"}

@@ -1,13 +1,15 @@
 #!/bin/bash
-# make bench: measures our CPU kernels against PyTorch, ONNX Runtime, OpenVINO, Keras and
+# make bench: measures our CPU kernels against PyTorch, ONNX Runtime, OpenVINO, JAX, Keras and
 # TensorFlow 1.15. See --help. Each environment is made unless its variable names a Python:
 # $TENSORFLOW_PYTHON (TensorFlow 2.21 and this package), $TORCH_PYTHON, $ONNXRUNTIME_PYTHON (also
-# onnx and OpenVINO), $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and
+# onnx and OpenVINO), $JAX_PYTHON (also flax), $TENSORFLOW_1_PYTHON (TensorFlow 1.15), and
 # $BENCH_PYTHON (numpy, tabulate, tqdm, matplotlib) for the program itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONPATH
 . scripts/environments.sh
+
+JAX_PYTHONS="3.11 3.12 3.13" # what JAX 0.10 has wheels for
 
 check_arguments benchmarks/arguments.py cpu "$@"
 for argument in "$@"; do
@@ -33,6 +35,15 @@ for environment in $(python3 benchmarks/arguments.py cpu --list-environments "$@
                 "${OPENVINO:-openvino==2026.4.1}" onnx numpy
             ONNXRUNTIME_PYTHON="$PWD/.venv/onnxruntime/bin/python"
             ;;
+        jax)
+            [ -n "${JAX_PYTHON:-}" ] && continue
+            if python="$(find_python "$JAX_PYTHONS")"; then
+                make_requirements .venv/jax "$python" "${JAX:-jax==0.10.2}" "${FLAX:-flax==0.12.8}"
+                JAX_PYTHON="$PWD/.venv/jax/bin/python"
+            else
+                say "JAX is NOT MEASURED: it needs one of the Pythons $JAX_PYTHONS (on PATH, or pyenv's), and none was found"
+            fi
+            ;;
         tensorflow_1)
             [ -n "${TENSORFLOW_1_PYTHON:-}" ] && continue
             if python="$(PYTHON='' find_python 3.7)"; then
@@ -51,5 +62,5 @@ if [ -z "${BENCH_PYTHON:-}" ]; then
     BENCH_PYTHON=.venv/bench/bin/python
 fi
 CUDNN_RNN_READ_BANDWIDTH="$(bash scripts/cpp.sh path release read_bandwidth)"
-export TENSORFLOW_PYTHON TORCH_PYTHON ONNXRUNTIME_PYTHON TENSORFLOW_1_PYTHON CUDNN_RNN_READ_BANDWIDTH
+export TENSORFLOW_PYTHON TORCH_PYTHON ONNXRUNTIME_PYTHON JAX_PYTHON TENSORFLOW_1_PYTHON CUDNN_RNN_READ_BANDWIDTH
 exec "$BENCH_PYTHON" benchmarks/run.py cpu "$@"
