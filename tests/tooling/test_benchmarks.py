@@ -9,6 +9,7 @@ from helpers.processes import output_of
 from helpers.versions import needs_tensorflow_2
 
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -19,12 +20,15 @@ import gpu_summary
 import machine
 import numpy as np
 import peers
+import pictures
 import pytest
 import record
 import run
+from arguments import parse_arguments
 from configurations import Configuration, configurations, parse
 from measuring import Sample, measure_all
-from problem import Mismatch, compare, result_names
+from problem import TOLERANCES, Mismatch, compare, result_names
+from processes import worker_environment
 from roofline import floor_of
 from summary import describe, make_rows, mean_ratios
 from tables import make_cell
@@ -162,6 +166,37 @@ def test_tables_fit_in_a_terminal():
     assert max(map(len, tables)) <= 100
     rows = cells_of("\n".join(tables), "gru-2x650-b20-t35, inference")
     assert len(rows) > 2 and sum(len(row) - 1 for row in rows) == 2 + len(names) + 6
+
+
+def test_peers_that_round():
+    """They are measured on request, tables name their format, and it decides the tolerance."""
+    rounding = {"ours-medium": "bfloat16", "openvino-bf16": "bfloat16", "onnxruntime-int8": "int8"}
+    found = {name: one.arithmetic for name, one in peers.CPU_PEERS.items() if one.rounds}
+    assert found == rounding
+    usual = parse_arguments(["cpu"]).peers
+    assert set(usual) == set(peers.CPU_PEERS) - set(rounding)
+    assert parse_arguments(["cpu", "--peers", "ours", *rounding]).peers == ["ours", *rounding]
+    result = make_result("lstm-2x650-b20-t35", ours=50.0, openvino=75.0)
+    assert "OpenVINO, " not in describe([result]) and "number format" not in describe([result])
+    result["peers"]["openvino-bf16"] = result["peers"]["openvino"]
+    assert "| OpenVINO, bfloat16 " in describe([result]) and "number format" in describe([result])
+    one = configurations(quick=True, kinds=["inference"])[0]
+    expected = [np.ones([2, 3])] * len(result_names(one))
+    results = [array * (1 + 0.9 * TOLERANCES["int8"]) for array in expected]
+    assert compare(one, results, expected, ("float", "int8")) < TOLERANCES["int8"]
+    with pytest.raises(Mismatch, match="expected at most %.2g" % TOLERANCES["float"]):
+        compare(one, results, expected, ("float", "float"))
+
+
+def test_every_peer_has_a_mark_in_the_plot():
+    assert len(set(pictures.STYLES)) == len(pictures.STYLES) >= len(peers.CPU_PEERS) - 1
+
+
+def test_the_environment_does_not_change_the_precision(monkeypatch):
+    """Only a peer's record does."""
+    monkeypatch.setenv("CUDNN_RNN_FLOAT32_MATMUL_PRECISION", "medium")
+    found = worker_environment(peers.CPU_PEERS["ours"], threads=1)
+    assert "CUDNN_RNN_FLOAT32_MATMUL_PRECISION" not in found
 
 
 def test_comparison_of_results():
@@ -398,6 +433,39 @@ def test_a_run_from_the_peers_to_its_page(pretended_peers):
         assert part in text, (part, text)
     name = os.path.splitext(path)[0]
     assert os.path.exists(name + ".png") and os.path.exists(name + ".json")
+
+
+# What the modules of some peers import; a Python may lack the libraries.
+LIBRARIES = {
+    "ours": "tensorflow",
+    "onnxruntime_network": "onnxruntime",
+    "openvino_network": "openvino",
+    "jax_network": "flax",
+}
+
+
+@pytest.mark.ci
+@needs_tensorflow_2
+def test_peers_compute_the_same(tmp_path, monkeypatch):
+    """Those that run in this Python and those whose environment `make bench` has made."""
+    chosen = []
+    for name, peer in peers.CPU_PEERS.items():
+        if peer.module not in LIBRARIES or name == "plain":
+            continue
+        made = os.path.join(ROOT, ".venv", peer.environment, "bin", "python")
+        is_made = os.path.exists(made)
+        if is_made or importlib.util.find_spec(LIBRARIES[peer.module]):
+            python = made if is_made else sys.executable
+            monkeypatch.setenv(peer.environment.upper() + "_PYTHON", python)
+            chosen.append(name)
+    assert {"ours", "ours-medium"} <= set(chosen)
+    models = ["lstm-2x24-i10-b4-t8-half", "gru-2x24-i10-bi-b3-t6", "rnn_tanh-2x16-b3-t6", "decode"]
+    arguments = ["cpu", "--quick", "--check", "--threads", "1", "--output", str(tmp_path)]
+    assert run.main([*arguments, "--peers", *chosen, "--configurations", *models]) == 0
+    results = json.loads((tmp_path / "results.json").read_text())["results"]
+    found = [pair for one in results for pair in one["peers"].items()]
+    compared = {name for name, one in found if "difference" in one}
+    assert compared >= set(chosen) - {"openvino-bf16"}  # a processor may have no bfloat16
 
 
 def test_pages_of_two_processors_of_one_name(tmp_path):
