@@ -31,7 +31,7 @@ docs/benchmarks/README.md describes the peers and the method. The output folder 
 and table.md after each configuration, ratios.png at the end, and the peers' worker-*.log.
 
 examples:
-  make bench                                        everything; takes up to an hour
+  make bench                                        everything; takes an hour or more
   make bench ARGS="--quick"                         a dry run on tiny models
   make bench ARGS="--configurations gru-* decode"   some models
   make bench ARGS="--peers ours onnxruntime --kinds inference"
