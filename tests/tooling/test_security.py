@@ -35,7 +35,7 @@ ALLOWED_CALLS = {
     "popen": set(),
     "run_path": {"cli/run.py"},
     "run_module": {"cli/run.py"},
-    "CDLL": {"_native/gpu_kernels.py", "cli/doctor.py"},
+    "CDLL": {"_native/gpu_kernels.py", "_native/precision.py", "cli/doctor.py"},
     "load_op_library": {"_native/library.py"},
 }
 ALLOWED_IMPORTS = {

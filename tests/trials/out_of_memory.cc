@@ -96,7 +96,9 @@ class Calls {
     std::unique_ptr<RnnPlan> plan;
     check(CatchExceptions([&] {
       InstructionSetChoice choice;
-      return ChooseInstructionSet("", problem_.config.data_type, ThisProcessor(), &choice);
+      const RnnConfig& config = problem_.config;
+      return ChooseInstructionSet("", FactorFormatOf(config.data_type, config.precision),
+                                  ThisProcessor(), &choice);
     }));
     check(CatchExceptions([&] {
       std::string text;
