@@ -21,14 +21,22 @@ double RoundedFactor(double value) {
   return Bfloat16ToFloat(FloatToBfloat16(static_cast<float>(value)));
 }
 
-// Returns `factors` with the left factors rounded, in `memory`.
-Factors<double> RoundedFactors(const Factors<double>& factors, int64_t rows, Vector* memory) {
+// Returns the rounded elements [rows, depth] of a matrix, row by row.
+Vector RoundedRows(const double* matrix, int64_t rows, int64_t depth, int64_t row_stride,
+                   int64_t depth_stride = 1) {
+  Vector rounded;
   for (int64_t m = 0; m < rows; ++m) {
-    for (int64_t k = 0; k < factors.depth; ++k) {
-      memory->push_back(
-          RoundedFactor(factors.a[m * factors.a_row_stride + k * factors.a_depth_stride]));
+    for (int64_t k = 0; k < depth; ++k) {
+      rounded.push_back(RoundedFactor(matrix[m * row_stride + k * depth_stride]));
     }
   }
+  return rounded;
+}
+
+// Returns `factors` with the left factors rounded, in `memory`.
+Factors<double> RoundedFactors(const Factors<double>& factors, int64_t rows, Vector* memory) {
+  *memory =
+      RoundedRows(factors.a, rows, factors.depth, factors.a_row_stride, factors.a_depth_stride);
   Factors<double> rounded = factors;
   rounded.a = memory->data();
   rounded.a_row_stride = factors.depth;
@@ -43,19 +51,10 @@ void RoundingProduct(const ProductTile<double>& tile) {
   exact_kernels->product(rounded);
 }
 
-// Of a single step of few sequences, whose weights the plan in double does not pack.
+// Rounds both factors, as the plan in double does not pack the weights of a decode step.
 void RoundingDotProducts(const RowMajorProduct<double>& product) {
-  Vector left, right;
-  for (int64_t m = 0; m < product.rows; ++m) {
-    for (int64_t k = 0; k < product.depth; ++k) {
-      left.push_back(RoundedFactor(product.a[m * product.a_row_stride + k]));
-    }
-  }
-  for (int64_t n = 0; n < product.columns; ++n) {
-    for (int64_t k = 0; k < product.depth; ++k) {
-      right.push_back(RoundedFactor(product.b[n * product.b_row_stride + k]));
-    }
-  }
+  const Vector left = RoundedRows(product.a, product.rows, product.depth, product.a_row_stride),
+               right = RoundedRows(product.b, product.columns, product.depth, product.b_row_stride);
   RowMajorProduct<double> rounded = product;
   rounded.a = left.data();
   rounded.a_row_stride = product.depth;

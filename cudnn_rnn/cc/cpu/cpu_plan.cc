@@ -363,10 +363,10 @@ FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape)
 template <typename Real>
 Status ChooseKernels(const RnnConfig& config, const SequenceShape& shape,
                      const std::string& instruction_set, const Kernels<Real>** kernels) {
-  CUDNN_RNN_RETURN_IF_ERROR(
-      ChooseKernels<Real>(instruction_set, FactorFormatOf(config, shape), kernels));
-  const bool may_round = FactorFormatOf(config, shape) == FactorFormat::kRounded;
-  const Kernels<Real>* const for_few_rows = may_round ? KernelsForFewRows(**kernels) : nullptr;
+  const FactorFormat factors = FactorFormatOf(config, shape);
+  CUDNN_RNN_RETURN_IF_ERROR(ChooseKernels<Real>(instruction_set, factors, kernels));
+  if (factors != FactorFormat::kRounded) return Status();
+  const Kernels<Real>* const for_few_rows = KernelsForFewRows(**kernels);
   if (for_few_rows != nullptr && ReadingLimitsSteps(config, shape, **kernels)) {
     *kernels = for_few_rows;
   }

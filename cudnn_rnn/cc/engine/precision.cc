@@ -1,6 +1,7 @@
 #include "cudnn_rnn/cc/engine/precision.h"
 
 #include <atomic>
+#include <string>
 
 #include "cudnn_rnn/cc/core/environment.h"
 
@@ -13,21 +14,22 @@ constexpr char kTensorFlowVariable[] = "TF_SET_ONEDNN_FPMATH_MODE";
 
 std::atomic<Precision> set_precision{Precision::kDefault};
 
-Status ReadFromEnvironment(PrecisionChoice* choice) {
+// Sets what an environment variable chooses, and the reason.
+Status ReadFromEnvironment(Precision* precision, std::string* reason) {
   const std::string text = ReadEnvironment(kPrecisionVariable);
   if (!text.empty()) {
-    const Status status = ParsePrecision(text, &choice->precision);
-    choice->reason = Concatenate("the environment variable ", kPrecisionVariable, " says so");
+    *reason = Concatenate("the environment variable ", kPrecisionVariable, " says so");
+    const Status status = ParsePrecision(text, precision);
     if (status.ok()) return status;
     return InvalidArgument("The environment variable ", kPrecisionVariable,
                            " is invalid: ", status.message());
   }
   const std::string mode = ReadEnvironment(kTensorFlowVariable);
   if (mode == "BF16" || mode == "bf16") {
-    *choice = {Precision::kMedium,
-               Concatenate("the environment variable ", kTensorFlowVariable, " is ", mode)};
+    *precision = Precision::kMedium;
+    *reason = Concatenate("the environment variable ", kTensorFlowVariable, " is ", mode);
   } else {
-    *choice = {Precision::kDefault, "the default"};
+    *reason = "the default";
   }
   return Status();
 }
@@ -40,9 +42,10 @@ Status ChoosePrecision(PrecisionChoice* choice) {
     *choice = {precision, "cudnn_rnn.set_float32_matmul_precision set it"};
     return Status();
   }
-  static PrecisionChoice from_environment;
-  static const Status status = ReadFromEnvironment(&from_environment);
-  if (status.ok()) *choice = from_environment;
+  static Precision from_environment = Precision::kDefault;
+  static std::string reason;
+  static const Status status = ReadFromEnvironment(&from_environment, &reason);
+  if (status.ok()) *choice = {from_environment, reason.c_str()};
   return status;
 }
 

@@ -2,25 +2,26 @@
 #ifndef CUDNN_RNN_CC_ENGINE_PRECISION_H_
 #define CUDNN_RNN_CC_ENGINE_PRECISION_H_
 
-#include <string>
-
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
 
 namespace cudnn_rnn {
 
-// What models have whose config names no precision.
+// The precision of models whose config names none.
 struct PrecisionChoice {
   Precision precision = Precision::kDefault;
-  std::string reason;  // for the user, after "medium: "
+  // For the user, after "medium, ". Lasts as long as the process: every call of an op makes a
+  // choice, so none allocates.
+  const char* reason = "";
 };
 
-// Chooses what SetPrecision set last; otherwise what an environment variable says, as it was when
-// this function was first called: ours, or TensorFlow's for its own products. Fails if the value of
-// ours is wrong.
+// Chooses the precision that SetPrecision set last. If none is set, reads an environment variable,
+// once per process: ours, or the one that TensorFlow has for its own products. Fails if the value
+// of ours is wrong.
 Status ChoosePrecision(PrecisionChoice* choice);
 
-// Sets the process's precision, for calls that start later. kDefault: what the environment says.
+// Sets the process's precision for calls that start later. kDefault restores that of the
+// environment.
 void SetPrecision(Precision precision);
 
 }  // namespace cudnn_rnn
