@@ -288,8 +288,8 @@ TEST(ScheduleOfEachPassStoresGates) {
   }
 }
 
-// In every precision, so also as fast as "highest". bfloat16 models are packed faster than
-// converted.
+// No precision is slower than "highest" then. bfloat16 models round, because packing their weights
+// is faster than converting them to float.
 TEST(FloatAndHalfModelsOfOneStepHaveExactFactors) {
   SerialRunner runner;
   RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 40);

@@ -385,7 +385,7 @@ def test_a_gradient_computes_like_its_forward_call(mock, monkeypatch, allow_tf32
 
 
 def test_a_precision_decides_about_tf32(mock):
-    """As long as one is set. A gradient keeps what its forward call had."""
+    """A precision overrides TensorFlow's switch; a gradient keeps its forward call's math type."""
     found = {}
     for forward, backward in (("highest", "medium"), ("high", "highest"), ("medium", "highest")):
         mock.mock_reset()

@@ -169,7 +169,7 @@ def test_tables_fit_in_a_terminal():
 
 
 def test_peers_that_round():
-    """They are measured on request, tables name their format, and it decides the tolerance."""
+    """A peer that rounds runs on request; its format is in tables and decides the tolerance."""
     rounding = {"ours-medium": "bfloat16", "openvino-bf16": "bfloat16", "onnxruntime-int8": "int8"}
     found = {name: one.arithmetic for name, one in peers.CPU_PEERS.items() if one.rounds}
     assert found == rounding
@@ -193,7 +193,7 @@ def test_every_peer_has_a_mark_in_the_plot():
 
 
 def test_the_environment_does_not_change_the_precision(monkeypatch):
-    """Only a peer's record does."""
+    """Only a peer's options change it."""
     monkeypatch.setenv("CUDNN_RNN_FLOAT32_MATMUL_PRECISION", "medium")
     found = worker_environment(peers.CPU_PEERS["ours"], threads=1)
     assert "CUDNN_RNN_FLOAT32_MATMUL_PRECISION" not in found

@@ -24,8 +24,8 @@ namespace cudnn_rnn {
 // A multiple of the alignment of what follows the header.
 constexpr int64_t kReserveHeaderBytes = 192;
 
-// What a gradient takes from the forward call's header: the attributes that a dropout pattern
-// depends on, and the precision.
+// The settings that a gradient reads from the header of the forward call: the attributes that a
+// dropout pattern depends on, and the precision.
 struct ForwardSettings {
   float dropout = 0;
   int64_t seed = 0;

@@ -15,9 +15,9 @@ enum class InputMode { kLinear, kSkip, kAuto };
 enum class Direction { kUnidirectional, kBidirectional };
 // The type of inputs, states, parameters and outputs. The 16-bit types are computed in float.
 enum class DataType { kHalf, kBfloat16, kFloat, kDouble };
-// How much of a float the factors of a float model's matrix products keep: 24 significant bits, 16
-// (a sum of two bfloat16 numbers), or 8 (bfloat16). Less only where that is faster; sums, cells,
-// states and all tensors are float in each.
+// The number of significant bits that a float model's matrix products keep of their factors: 24, 16
+// (the sum of two bfloat16 numbers) or 8 (bfloat16). A plan may keep more if fewer are not faster.
+// Sums, cells, states and all tensors are float in each precision.
 enum class Precision { kDefault, kHighest, kHigh, kMedium };  // kDefault: kHighest on a CPU
 
 struct RnnConfig {

@@ -57,7 +57,7 @@ struct Processor {
 
 const Processor& ThisProcessor();
 
-// What products may do to their factors, where that is faster.
+// The formats that products may convert their factors to. A plan converts only where it is faster.
 enum class FactorFormat {
   kExact,
   kSplit,    // represent each by the sum of two bfloat16 numbers

@@ -292,8 +292,8 @@ template <typename T>
 Status ChooseKernels(const std::string& instruction_set, FactorFormat factors,
                      const Kernels<T>** kernels);
 
-// Returns kernels that round factors to bfloat16 only to read half as many bytes of weights, for
-// steps that this limits; null if the instruction set of `exact` has none.
+// Returns kernels that round factors to bfloat16 in order to read half as many bytes of weights,
+// for steps that are limited by reading weights; null if the instruction set of `exact` has none.
 template <typename T>
 const Kernels<T>* KernelsForFewRows(const Kernels<T>& exact);
 

@@ -104,15 +104,15 @@ struct PassThreads {
   int64_t min_cycles_to_wait;
 };
 
-// Returns whether a call is one step of so few sequences, as in a decode loop, that weights are
-// used too rarely to be packed as a whole. Kernels that round factors pack them all, so only
-// bfloat16 models have such kernels then.
+// Returns whether a call is one step of a decode loop: it has so few sequences that packing all
+// weights takes longer than it saves. Kernels that round factors pack all weights, so only bfloat16
+// models, whose weights need no conversion, use these kernels in a decode step.
 inline bool IsDecodeStep(const SequenceShape& shape) {
   return shape.num_steps == 1 && shape.batch_size <= 32;
 }
 
-// Returns whether a step takes as long as reading its weights: kernels that read fewer bytes are
-// faster, even with more instructions. `kernels` have exact factors.
+// Returns whether a step is limited by reading its weights. Kernels that read fewer bytes are
+// faster then, even with more instructions. `kernels` have exact factors.
 bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
                         const KernelTraits& kernels);
 

@@ -9,7 +9,7 @@ namespace {
 using ::tensorflow::OpKernelContext;
 using ::tensorflow::Tensor;
 
-// Of a node whose model has a precision of its own; graph/precision.py sets it.
+// graph/precision.py sets this attribute on a node whose model has a precision of its own.
 constexpr char kPrecisionAttribute[] = "_cudnn_rnn_float32_matmul_precision";
 
 std::vector<int64_t> StateShape(const Model& model, int64_t width) {
