@@ -286,19 +286,19 @@ inline int64_t NumPanels(const KernelTraits& kernels, int64_t columns) {
   return (columns + kernels.lanes - 1) / kernels.lanes;
 }
 
-// Chooses the kernels that ChooseInstructionSet names for this processor. The default is chosen
-// once per process. Those for double have exact factors.
+// Chooses the kernels that ChooseInstructionSet names for this processor. Those for double have
+// exact factors.
 template <typename T>
 Status ChooseKernels(const std::string& instruction_set, FactorFormat factors,
                      const Kernels<T>** kernels);
 
 // Returns kernels that round factors to bfloat16 in order to read half as many bytes of weights,
 // for steps that are limited by reading weights; null if the instruction set of `exact` has none.
-template <typename T>
-const Kernels<T>* KernelsForFewRows(const Kernels<T>& exact);
+const Kernels<float>* KernelsForFewRows(const Kernels<float>& exact);
+inline const Kernels<double>* KernelsForFewRows(const Kernels<double>&) { return nullptr; }
 
-// Return the kernels of one instruction set for float or double; null if this build does not
-// contain them.
+// Return the kernels of one instruction set for float or double; defined in builds for processors
+// that may have it.
 template <typename T>
 const Kernels<T>* PortableKernels();
 template <typename T>

@@ -1,31 +1,12 @@
 // Micro-kernels on processors with AVX-512 (F, DQ, BW, VL, BF16) and AMX: for factors rounded to
 // bfloat16, and with two planes (see kernels.h) for split factors.
 
-#include <cstddef>
-#include <utility>
-
-#include "cudnn_rnn/cc/core/float16.h"
-#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/kernel_file.h"
 
 #if defined(CUDNN_RNN_HAS_AMX_BF16)
-#include <immintrin.h>
-#endif
-
 namespace cudnn_rnn {
 
-#if defined(CUDNN_RNN_HAS_AMX_BF16)
-
-// See kernels_avx512.cc.
-#if defined(__clang__)
-#pragma clang attribute push(                                                                 \
-    __attribute__((                                                                           \
-        target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma"))), \
-    apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target( \
-    "avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,prefer-vector-width=512")
-#endif
+CUDNN_RNN_BEGIN_TARGET(CUDNN_RNN_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
 namespace {
 
 #define CUDNN_RNN_AMX_TILES
@@ -50,30 +31,17 @@ namespace split {
 }  // namespace split
 
 }  // namespace
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-
-#endif
+CUDNN_RNN_END_TARGET
 
 const Kernels<float>* AmxBf16Kernels() {
-#if defined(CUDNN_RNN_HAS_AMX_BF16)
   static const Kernels<float> kernels = rounded::MakeKernels<float>("amx_bf16");
   return &kernels;
-#else
-  return nullptr;
-#endif
 }
 
 const Kernels<float>* AmxSplitKernels() {
-#if defined(CUDNN_RNN_HAS_AMX_BF16)
   static const Kernels<float> kernels = split::MakeKernels<float>("amx_bf16");
   return &kernels;
-#else
-  return nullptr;
-#endif
 }
 
 }  // namespace cudnn_rnn
+#endif

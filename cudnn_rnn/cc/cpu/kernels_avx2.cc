@@ -1,27 +1,11 @@
 // Micro-kernels for processors with AVX2 and FMA.
 
-#include <cstddef>
-#include <utility>
-
-#include "cudnn_rnn/cc/core/float16.h"
-#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/kernel_file.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace cudnn_rnn {
 
-#if defined(__x86_64__)
-
-// Only the code between push and pop is compiled for these processors. Functions shared with other
-// files, such as those of headers, must stay outside.
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
+CUDNN_RNN_BEGIN_TARGET("avx2,fma")
 namespace {
 
 namespace exact {
@@ -42,33 +26,20 @@ namespace rounded {
 }  // namespace rounded
 
 }  // namespace
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-
-#endif
+CUDNN_RNN_END_TARGET
 
 template <typename T>
 const Kernels<T>* Avx2Kernels() {
-#if defined(__x86_64__)
   static const Kernels<T> kernels = exact::MakeKernels<T>("avx2");
   return &kernels;
-#else
-  return nullptr;
-#endif
 }
 template const Kernels<float>* Avx2Kernels();
 template const Kernels<double>* Avx2Kernels();
 
 const Kernels<float>* Avx2RoundedKernels() {
-#if defined(__x86_64__)
   static const Kernels<float> kernels = rounded::MakeKernels<float>("avx2");
   return &kernels;
-#else
-  return nullptr;
-#endif
 }
 
 }  // namespace cudnn_rnn
+#endif

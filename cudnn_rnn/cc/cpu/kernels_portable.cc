@@ -1,10 +1,6 @@
 // Micro-kernels for any processor.
 
-#include <cstddef>
-#include <utility>
-
-#include "cudnn_rnn/cc/core/float16.h"
-#include "cudnn_rnn/cc/cpu/kernels.h"
+#include "cudnn_rnn/cc/cpu/kernel_file.h"
 
 namespace cudnn_rnn {
 namespace {
