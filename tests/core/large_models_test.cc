@@ -43,8 +43,8 @@ const std::vector<LargeModel>& LargeModels() {
                     kGru = RnnMode::kGru;
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
   static const char* const kLarge = "W is large";
-  static const char* const kShared = "all threads share each step";
-  static const char* const kOwn = "each thread may compute its own";
+  static const char* const kCache = "R does not fit a core's cache";
+  static const char* const kOwn = "each thread may compute those of its sequences";
   static const char* const kBlocks = "every block reads them";
   static const std::vector<LargeModel> models = {
       // W of both directions, 2 * G * H * I * 8 bytes, is larger than 8 MiB. More than 64 rows.
@@ -53,7 +53,7 @@ const std::vector<LargeModel>& LargeModels() {
       {kGru, kBoth, 1, 300, 7, 0, 3, 22, kLarge, kLarge},
       {kTanh, kBoth, 1, 516, 7, 0, 3, 22, kLarge, kLarge},
       {kRelu, kBoth, 1, 40, 13200, 0, 3, 22, kLarge, kLarge},
-      {kLstm, kBoth, 1, 300, 7, 190, 3, 22, kOwn, kOwn},
+      {kLstm, kBoth, 1, 300, 7, 190, 3, 22, kCache, kCache},
       {kLstm, kBoth, 2, 300, 7, 240, 3, 22, kLarge, kLarge},
       {kLstm, kOne, 1, 90, 3000, 0, 3, 22, kLarge, kLarge},
       // Gates of more than 6 MiB.
@@ -61,7 +61,7 @@ const std::vector<LargeModel>& LargeModels() {
       {kLstm, kBoth, 2, 64, 20, 0, 48, 32, kOwn, kBlocks},
       {kGru, kBoth, 1, 86, 20, 0, 48, 32, kOwn, kBlocks},
       // R is larger than a core's cache.
-      {kLstm, kOne, 2, 400, 7, 0, 3, 22, kShared, kShared},
+      {kLstm, kOne, 2, 400, 7, 0, 3, 22, kCache, kCache},
       {kGru, kBoth, 2, 130, 20, 0, 3, 22, kOwn, kOwn},
   };
   return models;

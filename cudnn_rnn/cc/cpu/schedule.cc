@@ -187,30 +187,15 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
   return {Division::kTiles, "a step is worth a barrier"};
 }
 
-Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels,
-                                        const RnnConfig& config, int64_t batch_size,
-                                        const KernelTraits& kernels,
-                                        const PassSchedule& pass_schedule,
-                                        const PassLengths& lengths, const PassThreads& threads) {
+Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels, Division division,
+                                        const KernelTraits& kernels) {
   if (!keeps_input_panels.value) return {InputProducts::kShared, keeps_input_panels.reason};
-  switch (pass_schedule.division.value) {
-    case Division::kDirections:
-      if (threads.count != config.num_directions()) {
-        return {InputProducts::kShared, "there are not as many threads as directions"};
-      }
-      if (!AreEqual(lengths, batch_size)) {
-        return {InputProducts::kShared, "the directions' blocks of steps have different rows"};
-      }
-      return {InputProducts::kOwn, "each thread needs those of its direction"};
-    case Division::kRows:
-      if (kernels.rounds()) return {InputProducts::kShared, "bfloat16 tiles need many rows"};
-      return {InputProducts::kOwn, "each thread needs those of its sequences"};
-    case Division::kLayers:
-      return {InputProducts::kOwn, "each thread runs a block of a layer"};
-    case Division::kTiles:
-      break;
+  if (division == Division::kLayers) {
+    return {InputProducts::kOwn, "each thread runs a block of a layer"};
   }
-  return {InputProducts::kShared, "all threads share each step"};
+  if (division != Division::kRows) return {InputProducts::kShared, "one large product"};
+  if (kernels.rounds()) return {InputProducts::kShared, "bfloat16 tiles need many rows"};
+  return {InputProducts::kOwn, "each thread needs those of its sequences"};
 }
 
 // In the order of the enumerators.
@@ -276,14 +261,13 @@ Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& sh
       schedule.steps_per_block.value < shape.num_steps) {
     return {true, "every block reads them"};
   }
-  if (config.num_directions() == 1 && (kernels.rounds() || !FitsCoreCache(config, kernels))) {
-    return {false, "all threads share each step"};
-  }
+  if (kernels.rounds()) return {false, "bfloat16 tiles need many rows"};
   const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
   if (CheckedSize(kMaxBytesOfRereadPanels) < InputPanelBytes(config, kernels, widest)) {
     return {false, "W is large"};
   }
-  return {true, "each thread may compute its own input products"};
+  if (!FitsCoreCache(config, kernels)) return {false, "R does not fit a core's cache"};
+  return {true, "each thread may compute those of its sequences"};
 }
 
 PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
@@ -296,9 +280,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
   result.division =
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
-  result.input_products =
-      InputProductsOf(KeepsInputPanels(config, shape, kernels, schedule, pass), config,
-                      shape.batch_size, kernels, result, lengths, threads);
+  result.input_products = InputProductsOf(KeepsInputPanels(config, shape, kernels, schedule, pass),
+                                          result.division.value, kernels);
   result.gates = GateStorage(config, pass);
   return result;
 }
