@@ -157,7 +157,7 @@ TEST(SixteenBitTypesRoundWhatFloatComputes) {
   }
 }
 
-// Calls with many steps and with 9 to 32 rows read their packed weights, those with fewer rows only
+// Calls with many steps and with up to 32 rows read their packed weights, those with few rows only
 // converted parameters. Training calls and calls without a step have none.
 TEST(PackedWeightsAreRead) {
   struct Case {

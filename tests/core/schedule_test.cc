@@ -29,6 +29,7 @@ constexpr KernelTraits kAvx512 = {"avx512",
 constexpr KernelTraits kLargeCache = {
     "avx512", 16, 3, 1, 1, 768, 1, 1, /*core_cache_bytes=*/4 * kMiB};
 constexpr KernelTraits kAvx2 = {"avx2", /*lanes=*/8, 3, 1, 1, 192, 1, 1, 512 * kKiB};
+constexpr KernelTraits kAvx2Double = {"avx2", /*lanes=*/4, 3, 1, 1, 192, 1, 1, 512 * kKiB};
 constexpr KernelTraits kUnknownCache = {"avx2", 8, 3, 1, 1, 192, 1, 1, /*core_cache_bytes=*/0};
 constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 512, 1, 1, kMiB};
 constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 512, 16, 1, 2 * kMiB};
@@ -96,6 +97,10 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
       {2, 650, kOne, 1, 9, kAvx512, kByTile, kByTile, 1, kTiles},
       {2, 650, kOne, 1, 32, kAvx512, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 6, kAvx2, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 7, kAvx2, kByTile, kByTile, 1, kTiles},
+      {2, 650, kOne, 1, 3, kAvx2Double, kNone, kNone, 1, kTiles},
+      {2, 650, kOne, 1, 4, kAvx2Double, kByTile, kByTile, 1, kTiles},
       {2, 650, kOne, 1, 32, kBfloat16, kWhole, kWhole, 1, kTiles},
       // Other single steps, and none.
       {2, 650, kOne, 1, 33, kAvx512, kByTile, kWhole, 1, kTiles},
@@ -364,7 +369,7 @@ TEST(ScheduleExplainsItself) {
                            "backward steps: all threads share each step (", "2 threads"}) {
     EXPECT(training.find(line) != std::string::npos, line, " in ", training);
   }
-  EXPECT(decode.find("forward R: not packed (one step of at most 8") != std::string::npos, decode);
+  EXPECT(decode.find("forward R: not packed (one step of so few") != std::string::npos, decode);
   EXPECT(decode.find("backward") == std::string::npos, decode);
 }
 

@@ -17,8 +17,8 @@ from helpers.versions import needs_tensorflow_2
 
 VARIABLE = "CUDNN_RNN_KEEP_WEIGHTS"
 UNITS, WIDTH = 20, 7
-# Weights are packed by tiles in a single step of 9 to 32 sequences, as a whole for many steps; for
-# a step of few sequences, half's are only converted to float.
+# Weights are packed by tiles for a single step of 12 sequences, as a whole for many steps; those of
+# half for a step of 2 sequences are only converted to float.
 SHAPES = [(1, 12, tf.float32), (3, 2, tf.float32), (1, 2, tf.float16)]
 every_shape = pytest.mark.parametrize("steps, batch, dtype", SHAPES)
 # Enough calls to pack the weights and to use them, also after sets that were hardly used.

@@ -9,8 +9,11 @@
 namespace cudnn_rnn {
 namespace {
 
-// Maximum rows of a single step for which float and double use dot products.
-constexpr int64_t kMaxRowsOfDotProducts = 8;
+// Returns the maximum rows of a single step for which float and double use dot products. Tiles of
+// these have 4 rows with 16 lanes, 2 with 8 and 1 with 4, and each reads the weights again.
+int64_t MaxRowsOfDotProducts(const KernelTraits& kernels) {
+  return std::min<int64_t>(kernels.lanes * 3 / 4, 8);
+}
 
 // In processor cycles. A step that costs less is not worth sharing among any number of threads.
 constexpr int64_t kStepWorthSharing = 4000;
@@ -79,10 +82,10 @@ Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const Kerne
   if (kernels.rounds()) {
     return {Packing::kWhole, "one step, but bfloat16 is packed faster than converted to float"};
   }
-  if (shape.batch_size <= kMaxRowsOfDotProducts) {
-    return {Packing::kNone, "one step of at most 8 sequences"};
+  if (shape.batch_size <= MaxRowsOfDotProducts(kernels)) {
+    return {Packing::kNone, "one step of so few sequences that packing takes longer"};
   }
-  return {Packing::kByTile, "one step of 9 to 32 sequences"};
+  return {Packing::kByTile, "one step of at most 32 sequences"};
 }
 
 Decision<int64_t> ConcurrentLayers(const RnnConfig& config, const SequenceShape& shape,
