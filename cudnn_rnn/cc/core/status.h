@@ -45,6 +45,7 @@ void AppendTo(std::ostringstream& stream, const First& first, const Rest&... res
 template <typename... Parts>
 std::string Concatenate(const Parts&... parts) {
   std::ostringstream stream;
+  stream.exceptions(std::ios::badbit);  // otherwise a failing allocation cuts the text short
   AppendTo(stream, parts...);
   return stream.str();
 }
