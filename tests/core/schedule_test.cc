@@ -216,7 +216,7 @@ TEST(ScheduleOfInputProducts) {
       {2, 200, 20, 50, 5, kOwn},
       {2, 200, 20, 20, 4, kOwn, kBoth},
       {2, 200, 20, 48, 2, kShared, kOne, &kBfloat16},
-      // The same, but R is larger than the cache.
+      // R's panels take three quarters of the cache; those of 220 units take more.
       {2, 219, 20, 20, 4, kOwn, kBoth},
       {2, 220, 20, 20, 4, kShared, kBoth},
       // A thread for each direction.
