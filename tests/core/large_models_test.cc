@@ -60,7 +60,7 @@ const std::vector<LargeModel>& LargeModels() {
       {kLstm, kBoth, 1, 260, 7, 0, 10, 38, kLarge, kBlocks},
       {kLstm, kBoth, 2, 64, 20, 0, 48, 32, kOwn, kBlocks},
       {kGru, kBoth, 1, 86, 20, 0, 48, 32, kOwn, kBlocks},
-      // R does not fit a core's cache; that of the GRU does.
+      // The LSTM's R does not fit a core's cache, the GRU's R does.
       {kLstm, kOne, 2, 400, 7, 0, 3, 22, kCache, kCache},
       {kGru, kBoth, 2, 130, 20, 0, 3, 22, kOwn, kOwn},
   };

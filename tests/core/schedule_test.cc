@@ -369,7 +369,8 @@ TEST(ScheduleExplainsItself) {
                            "backward steps: all threads share each step (", "2 threads"}) {
     EXPECT(training.find(line) != std::string::npos, line, " in ", training);
   }
-  EXPECT(decode.find("forward R: not packed (one step of so few") != std::string::npos, decode);
+  EXPECT(decode.find("forward R: not packed (one step of few sequences, for") != std::string::npos,
+         decode);
   EXPECT(decode.find("backward") == std::string::npos, decode);
 }
 

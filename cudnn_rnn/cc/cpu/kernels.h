@@ -297,8 +297,8 @@ Status ChooseKernels(const std::string& instruction_set, FactorFormat factors,
 const Kernels<float>* KernelsForFewRows(const Kernels<float>& exact);
 inline const Kernels<double>* KernelsForFewRows(const Kernels<double>&) { return nullptr; }
 
-// Return the kernels of one instruction set for float or double; defined in builds for processors
-// that may have it.
+// Return the kernels of one instruction set for float or double. Each function is defined only in
+// builds for processors that may have the instruction set.
 template <typename T>
 const Kernels<T>* PortableKernels();
 template <typename T>

@@ -9,8 +9,9 @@
 namespace cudnn_rnn {
 namespace {
 
-// Returns the maximum rows of a single step for which float and double use dot products. Tiles of
-// these have 4 rows with 16 lanes, 2 with 8 and 1 with 4, and each reads the weights again.
+// Returns the maximum rows of a single step for which float and double use dot products. A tile of
+// dot products has 4 rows with 16 lanes, 2 with 8 and 1 with 4. Each further tile of rows reads the
+// weights again.
 int64_t MaxRowsOfDotProducts(const KernelTraits& kernels) {
   return std::min<int64_t>(kernels.lanes * 3 / 4, 8);
 }
@@ -83,7 +84,7 @@ Decision<Packing> RecurrentWeightPacking(const SequenceShape& shape, const Kerne
     return {Packing::kWhole, "one step, but bfloat16 is packed faster than converted to float"};
   }
   if (shape.batch_size <= MaxRowsOfDotProducts(kernels)) {
-    return {Packing::kNone, "one step of so few sequences that packing takes longer"};
+    return {Packing::kNone, "one step of few sequences, for which packing would take longer"};
   }
   return {Packing::kByTile, "one step of at most 32 sequences"};
 }
