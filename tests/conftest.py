@@ -4,14 +4,13 @@ import collections
 import faulthandler
 import importlib
 import importlib.util
-import math
 import os
 import sys
-import zlib
 
 import pytest
 
 from helpers.processes import SECONDS_FOR_A_TEST
+from helpers.samples import sample_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Kernels read this variable when they are created; a test that needs it sets it.
@@ -54,7 +53,7 @@ def pytest_configure(config):
     # pytest-xdist would begin with the files of most tests.
     config.option.loadscopereorder = False
     config.addinivalue_line(
-        "markers", "sampled(n): runs one of n cases, all with --all; see conftest.py"
+        "markers", "sampled(n): runs one of n cases, all with --all; see helpers/samples.py"
     )
     config.addinivalue_line(
         "markers", "ci: runs only with --ci, with --all, or if a file or folder is named"
@@ -107,11 +106,11 @@ def _compat():
 
 
 def _keep_samples(config, items):
-    """Deselects cases of tests marked `sampled`; each test keeps at least one.
+    """Deselects cases of tests marked `sampled`.
 
-    The sample is the same in every process and run, and differs between Python versions, so the
-    TensorFlow versions together cover more cases.
+    CUDNN_RNN_TEST_TURN, 0 by default, chooses the sample. It is the same in every process.
     """
+    turn = int(os.environ.get("CUDNN_RNN_TEST_TURN", "0"))
     cases_by_test = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sampled")
@@ -120,17 +119,13 @@ def _keep_samples(config, items):
             cases_by_test[test].append(item)
     left_out = set()
     for (_, _, n), cases in cases_by_test.items():
-        left_out.update(sorted(cases, key=_rank)[math.ceil(len(cases) / n) :])
+        left_out.update(set(cases) - set(sample_of(cases, n, turn, name=lambda item: item.name)))
     _deselect(config, items, left_out)
 
 
 def _deselect(config, items, left_out):
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
-
-
-def _rank(item):
-    return zlib.crc32(("%d.%d " % sys.version_info[:2] + item.name).encode())
 
 
 def _skip_projections(items):

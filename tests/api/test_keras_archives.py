@@ -53,6 +53,7 @@ def test_archives_of_both_generations_are_there():
     assert len(NAMES) == 20 and set(NESTED) <= set(NAMES)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_those_of_the_original(tmp_path, name):
     """Nothing is left out: the models were compiled with Adam."""
@@ -174,6 +175,7 @@ def test_weights_of_all_releases_are_there():
     assert len(names_of_weights()) == 18
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", names_of_weights())
 def test_weights_alone(tmp_path, name):
     """Both forms are under one name; the layers of the model have names of their own."""

@@ -1,4 +1,4 @@
-"""A hundred damaged files of every format; `make trials` reads thousands of them."""
+"""Damaged files of every format; `make trials` reads thousands of them."""
 
 import os
 import sys
@@ -19,9 +19,10 @@ if not IS_TENSORFLOW_1:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name):
-    options = ["--files", "100", "--formats", name]
+    num_files = 25 if name == "h5" else 100  # each HDF5 file is read in a process of its own
+    options = ["--files", str(num_files), "--formats", name]
     status, text = status_and_text(
         PROGRAM, *options, TRIALS_PYTHON=sys.executable, TRIALS_PYTHON_TF1=None
     )
     assert status == 0, text
-    assert "result: 100 damaged files of 1 formats: 0 failures" in text
+    assert "result: %d damaged files of 1 formats: 0 failures" % num_files in text

@@ -57,6 +57,7 @@ def test_the_command(tmp_path, capfd, frozen):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "arguments, text",
     [

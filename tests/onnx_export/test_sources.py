@@ -68,6 +68,7 @@ def test_a_signature_that_trains_is_refused(tmp_path):
     assert not (tmp_path / "model.onnx").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", names_of_old_models())
 def test_models_of_older_keras(tmp_path, name):
     """With layers of cuDNN and others, nested, shared, masked, with states; of all releases."""

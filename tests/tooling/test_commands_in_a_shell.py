@@ -59,6 +59,7 @@ def test_wrong_files(wrong_files, capfd, name):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("out", ["new", "new.onnx"])
 @pytest.mark.parametrize("name", ["a.pb", "a.keras", "folder", "missing"])
 def test_wrong_files_for_export(wrong_files, capfd, name, out):

@@ -229,13 +229,13 @@ def keep(options, kind, number, folder):
 
 
 def parse_arguments():
-    parser = running.make_parser(__doc__, seed=1, short="20 files of each format")
+    parser = running.make_parser(__doc__, seed=1, short="5 files of each format")
     parser.add_argument("--files", type=running.above_zero(int), help="of each format (2000)")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--keep", metavar="FOLDER", help="keeps the files that fail")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    chosen.files = chosen.files or (20 if chosen.short else 2000)
+    chosen.files = chosen.files or (5 if chosen.short else 2000)
     return chosen
 
 
