@@ -27,8 +27,10 @@ target=.gpu/run
 rm -rf "$target"
 mkdir -p "$target/site"
 
-say "Engine and its benchmark for CPUs"
-cp "$(bash scripts/cpp.sh path release cudnn_rnn_engine)" "$(bash scripts/cpp.sh path release core_benchmark)" "$target/"
+say "Engine, its tests and its benchmark for CPUs"
+for program in cudnn_rnn_engine core_test core_benchmark; do
+    cp "$(bash scripts/cpp.sh path release "$program")" "$target/"
+done
 # Copied by gpu_libraries.py under the names of libraries that the GPU machine lacks.
 echo | ${CXX:-c++} -shared -fPIC -nostdlib -x c++ - -o "$target/empty_library.so"
 

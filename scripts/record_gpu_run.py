@@ -18,7 +18,7 @@ LEASES = [
 ]
 
 
-_LINES_OF_LOGS = {"cpu": 90}  # of which a page shows the end; other parts have 40
+_LINES_OF_LOGS = {"cpu": 110}  # of which a page shows the end; other parts have 40
 
 
 def without_folders(text):

@@ -132,8 +132,9 @@ def packed(tmp_path, empty_library):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(os.path.join(ROOT, name), str(folder / name), ignore=ignored)
     shutil.copy(str(empty_library), str(folder))
-    (folder / "core_benchmark").write_text("#!/bin/sh\necho $* median\n")
-    (folder / "core_benchmark").chmod(0o755)
+    for name in ("core_test", "core_benchmark"):
+        (folder / name).write_text("#!/bin/sh\necho %s $* median\n" % name)
+        (folder / name).chmod(0o755)
     (folder / "PACKED").write_text("a commit\na date\n")
     add_pieces(folder.parent / "tensorflow")
     return folder
@@ -212,7 +213,8 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     parts += ["cpu 0", "benchmark 0", "one_process 0", "persistent 0", "persist_dynamic 0"]
     assert lines == parts
     log = (tmp_path / "out" / "lease_a" / "log.txt").read_text()
-    assert "== cases\nthe reason\n" in log and "lstm-2x650-b20-t35 --training --threads 1" in log
+    assert "== cases\nthe reason\n" in log and "core_test ForwardAgrees" in log
+    assert "lstm-2x650-b20-t35-medium --training --threads 2" in log
     assert "what a peer said" in log
     status, text, lines = run_lease(packed, "lease_b", FAILS="list_physical_devices", **fake_python)
     parts = ["tensorflow 0", "versions 0", "devices 3", "doctor 0", "tests 0", "tests_auto 0"]
