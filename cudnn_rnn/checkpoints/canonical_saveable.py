@@ -14,6 +14,7 @@ from cudnn_rnn._compat import SaveableObject, SaveSpec, assertion_op, tf
 from cudnn_rnn.checkpoints import restore_ops
 from cudnn_rnn.checkpoints.cell_layout import CellFormat
 from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import variable_name
 from cudnn_rnn.graph.texts import shape_text
 from cudnn_rnn.graph.types import TensorLike
 from cudnn_rnn.model import layout
@@ -64,19 +65,26 @@ class RNNParamsSaveable(SaveableObject):
         Raises:
           TypeError: the arguments match neither list, or a variable is partitioned.
           ValueError: a variable is neither the opaque buffer nor one of several.
+          RuntimeError: the keys are names of the graph's tensors, but TensorFlow executes eagerly.
         """
         model, functions, variables, scope, name = _read_arguments(arguments, named)
         to_canonical, from_canonical = functions
-        self._canonical_to_params = from_canonical
+        self._params_to_canonical, self._canonical_to_params = to_canonical, from_canonical
         self._variables = _checked_variables(variables, from_canonical)
+        self._why_not_saved = _why_not_saved(to_canonical, from_canonical, self._variables)
         scope = getattr(scope, "name", scope)  # of a tf.VariableScope
         prefix = scope + "/" if scope else ""
         self._format: Any = _TensorNames(prefix)
         if model is not None and has_cells_in_1_3(model.config):
             self._format = _CellVariables(model.config, prefix)
-        buffer = _buffer_to_save(to_canonical, from_canonical, self._variables)
-        weights, biases = to_canonical(buffer)
-        keys_and_tensors = self._format.to_checkpoint(list(weights), list(biases))
+        keys_and_tensors = self._keys_and_tensors(self._buffer_to_save())
+        self._shapes = [tensor.shape for _, tensor in keys_and_tensors]
+        if tf.executing_eagerly():
+            first = self._variables[0]
+            keys, dtypes = zip(*[(key, tensor.dtype) for key, tensor in keys_and_tensors])
+            specs = restore_ops.specs_read_later(self._read_parts, keys, dtypes, first.device)
+            super().__init__(first, specs, name)
+            return
         device = nodes.device_of_specs()
         specs = [SaveSpec(tensor, "", key, device=device) for key, tensor in keys_and_tensors]
         # A Saver treats saveables with equal ops as the same one. TensorFlow 1.2 passed None here,
@@ -99,8 +107,7 @@ class RNNParamsSaveable(SaveableObject):
         """
         del restored_shapes
         keys = [spec.name for spec in self.specs]
-        shapes = [spec.tensor.shape for spec in self.specs]
-        tensors = restore_ops.with_checked_sizes(restored_tensors, keys, shapes)
+        tensors = restore_ops.with_checked_sizes(restored_tensors, keys, self._shapes)
         values = self._canonical_to_params(*self._format.from_checkpoint(tensors))
         if _model_of_method(self._canonical_to_params, "canonical_to_params") is not None:
             values = restore_ops.as_stored(values, self._variables[0])
@@ -119,9 +126,31 @@ class RNNParamsSaveable(SaveableObject):
     def expected_tensors(self) -> List[restore_ops.Expected]:
         """Returns a `restore_ops.Expected` for each of `specs`."""
         return [
-            restore_ops.expected_tensor(spec.name, spec.tensor.shape, True, spec.tensor.dtype)
-            for spec in self.specs
+            restore_ops.expected_tensor(spec.name, shape, True, spec.dtype)
+            for spec, shape in zip(self.specs, self._shapes)
         ]
+
+    def _keys_and_tensors(self, buffer):
+        """Returns a list of (key, tensor) for an opaque buffer."""
+        weights, biases = self._params_to_canonical(buffer)
+        return self._format.to_checkpoint(list(weights), list(biases))
+
+    def _buffer_to_save(self):
+        """Returns the first variable; if it cannot be the buffer, zeros that fail if run."""
+        if self._why_not_saved is None:
+            return self._variables[0]
+        model = _model_of_method(self._params_to_canonical, "params_to_canonical")
+        with tf.name_scope("restore_only"):
+            # In eager execution only their shape is used.
+            failure = [] if tf.executing_eagerly() else [assertion_op(False, self._why_not_saved)]
+            with tf.control_dependencies(failure):
+                return tf.zeros([model._num_params()], self._variables[0].dtype.base_dtype)
+
+    def _read_parts(self):
+        """Returns the tensors to save, in eager execution."""
+        if self._why_not_saved is not None:
+            raise tf.errors.InvalidArgumentError(None, None, self._why_not_saved)
+        return [tensor for _, tensor in self._keys_and_tensors(self._variables[0])]
 
 
 class _TensorNames:
@@ -133,6 +162,13 @@ class _TensorNames:
 
     def to_checkpoint(self, weights, biases):
         """Returns a list of (key, tensor) to save."""
+        if tf.executing_eagerly():
+            raise RuntimeError(
+                "The keys of this RNNParamsSaveable are names of the graph's tensors, as in "
+                "TensorFlow 1.0 to 1.3, but TensorFlow executes eagerly. Create the variables, the "
+                "saveable and the Saver in `with tf.Graph().as_default():`, or read such a "
+                "checkpoint with `cudnn_rnn.exchange.read(path)`."
+            )
         self._num_weights = len(weights)
         return [(self._prefix + tensor.name, tensor) for tensor in weights + biases]
 
@@ -242,23 +278,19 @@ def _checked_variables(variables, from_canonical):
     return found
 
 
-def _buffer_to_save(to_canonical, from_canonical, variables):
-    """Returns the first variable, or a tensor that fails if run if it cannot be the buffer."""
+def _why_not_saved(to_canonical, from_canonical, variables):
+    """Returns an error message if the first variable cannot be the buffer, otherwise None."""
     model = _model_of_method(to_canonical, "params_to_canonical")
     if model is None or _model_of_method(from_canonical, "canonical_to_params") is not None:
-        return variables[0]
+        return None
     size = model._num_params()
     if variables[0].shape.is_compatible_with([size]):
-        return variables[0]
-    message = (
+        return None
+    return (
         "This saveable can only restore, not save: its first variable %s has shape %s; expected "
         "an opaque buffer of %d parameters."
-        % (variables[0].op.name, shape_text(variables[0].shape), size)
+        % (variable_name(variables[0]), shape_text(variables[0].shape), size)
     )
-    with tf.name_scope("restore_only"):
-        failure = assertion_op(tf.constant(False), message)
-        with tf.control_dependencies([failure]):
-            return tf.zeros([size], dtype=variables[0].dtype.base_dtype)
 
 
 def _model_of_method(function, method_name):

@@ -12,7 +12,6 @@ which is bit-exact.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Iterable, List, Optional, Sequence
 
 from cudnn_rnn._compat import SaveableObject, SaveSpec, tf
@@ -117,7 +116,11 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         prefix = self._scope + "/" if self._scope else ""
         keys = [prefix + param_name for param_name in self._param_names]
         if tf.executing_eagerly():
-            super().__init__(opaque_params, self._specs_read_later(keys), name)
+            dtypes = [opaque_params.dtype.base_dtype] * len(keys)
+            specs = restore_ops.specs_read_later(
+                self.read_parts, keys, dtypes, opaque_params.device
+            )
+            super().__init__(opaque_params, specs, name)
             return
         device = nodes.device_of_specs()
         parts = zip(self.read_parts(), keys)
@@ -165,18 +168,6 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
             and other._given_name == self._given_name
             and [spec.name for spec in other.specs] == [spec.name for spec in self.specs]
         )
-
-    def _specs_read_later(self, keys):
-        """Returns specs that read their values at the time of saving."""
-
-        def read(index):
-            return self.read_parts()[index]
-
-        place = dict(dtype=self._variables.dtype.base_dtype, device=self._variables.device)
-        return [
-            SaveSpec(functools.partial(read, index), "", key, **place)
-            for index, key in enumerate(keys)
-        ]
 
     @property
     def format_converter(self) -> converters.CudnnParamsFormatConverter:

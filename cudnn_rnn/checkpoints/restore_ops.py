@@ -2,10 +2,18 @@
 
 import collections
 import contextlib
+import functools
 import re
 import threading
 
-from cudnn_rnn._compat import PartitionedVariable, assertion_op, is_variable, static_value, tf
+from cudnn_rnn._compat import (
+    PartitionedVariable,
+    SaveSpec,
+    assertion_op,
+    is_variable,
+    static_value,
+    tf,
+)
 from cudnn_rnn.graph.arguments import variable_name
 from cudnn_rnn.graph.texts import shape_text
 
@@ -51,6 +59,25 @@ def forget(saveable):
     """Removes a saveable from `saveables_of_graph`."""
     saveables = saveables_of_graph()
     saveables[:] = [other for other in saveables if other is not saveable]
+
+
+def specs_read_later(read_parts, keys, dtypes, device):
+    """Returns specs that read their values at the time of saving, in eager execution.
+
+    Args:
+      read_parts: function that returns the tensors to save.
+      keys: list of str, the keys of these tensors.
+      dtypes: list of tf.DType, their dtypes.
+      device: str, the variable's.
+    """
+
+    def read(index):
+        return read_parts()[index]
+
+    return [
+        SaveSpec(functools.partial(read, index), "", key, dtype=dtype, device=device)
+        for index, (key, dtype) in enumerate(zip(keys, dtypes))
+    ]
 
 
 def unique_name(name):
