@@ -53,7 +53,9 @@ def pytest_configure(config):
     # pytest-xdist would begin with the files of most tests.
     config.option.loadscopereorder = False
     config.addinivalue_line(
-        "markers", "sampled(n): runs one of n cases, all with --all; see helpers/samples.py"
+        "markers",
+        "sampled(n): runs one of n cases, or one of n such tests without cases in a file; all with "
+        "--all; see helpers/samples.py",
     )
     config.addinivalue_line(
         "markers", "ci: runs only with --ci, with --all, or if a file or folder is named"
@@ -111,14 +113,14 @@ def _keep_samples(config, items):
     CUDNN_RNN_TEST_TURN, 0 by default, chooses the sample. It is the same in every process.
     """
     turn = int(os.environ.get("CUDNN_RNN_TEST_TURN", "0"))
-    cases_by_test = collections.defaultdict(list)
+    groups = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("sampled")
         if marker is not None:
-            test = (item.fspath, item.originalname, marker.args[0])
-            cases_by_test[test].append(item)
+            test = item.originalname if hasattr(item, "callspec") else None
+            groups[item.fspath, test, marker.args[0]].append(item)
     left_out = set()
-    for (_, _, n), cases in cases_by_test.items():
+    for (_, _, n), cases in groups.items():
         left_out.update(set(cases) - set(sample_of(cases, n, turn, name=lambda item: item.name)))
     _deselect(config, items, left_out)
 

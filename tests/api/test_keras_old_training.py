@@ -64,6 +64,7 @@ def data():
     return random.standard_normal((16, 6, 5)), random.standard_normal((16, 2))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * HAS_ARCHIVES)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_training_goes_on(tmp_path, name, suffix):

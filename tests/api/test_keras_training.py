@@ -82,6 +82,7 @@ def test_initializers_regularizers_and_constraints(kind):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_masking(kind, return_sequences):

@@ -87,6 +87,7 @@ def ways_to_load(name):
     return "session" if name == TRAINING_STEP and IS_KERAS_3 else "session+object"
 
 
+@pytest.mark.sampled(2)
 def test_exports(tmp_path):
     """Each has the numbers of the original; gradients and alternatives for GPUs are left out."""
     arguments = []
@@ -136,6 +137,7 @@ def test_a_function_with_an_alias_stays(tmp_path):
     assert {other for other in names if "_gpu_" in other} & left == {name}
 
 
+@pytest.mark.sampled(2)
 def test_the_command_says_what_runs_on_a_cpu(tmp_path, capfd):
     gru, _ = extract_saved_model(BIDIRECTIONAL_GRU, tmp_path / "gru")
     lstm, _ = extract_saved_model(CUDNN_LSTM, tmp_path / "lstm")
@@ -152,6 +154,7 @@ def test_the_command_says_what_runs_on_a_cpu(tmp_path, capfd):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_a_gradient_that_a_signature_runs_is_refused(tmp_path):
     """It is in a function that a function calls; with `training`, it is exported."""
     model = cudnn_rnn.CudnnGRU(1, 2, 3)
@@ -178,6 +181,7 @@ def test_a_gradient_that_a_signature_runs_is_refused(tmp_path):
     assert "right" in output_of("-W", "ignore", "-c", STOCK_PROGRAM, str(tmp_path), "session")
 
 
+@pytest.mark.sampled(2)
 def test_slots_of_an_optimizer(tmp_path):
     """They stay slots only where a function uses them."""
     for name, stay in ((CUDNN_LSTM, False), (BIDIRECTIONAL_GRU, False), (TRAINING_STEP, True)):
@@ -234,6 +238,7 @@ def compiled_models(folder, names):
     return [folder / name for name in names]
 
 
+@pytest.mark.sampled(2)
 def test_a_session_loads_compiled_models(tmp_path):
     names = [name for name in NAMES if name != TRAINING_STEP and ways_to_load(name)]
     folders = compiled_models(tmp_path, names)
@@ -242,6 +247,7 @@ def test_a_session_loads_compiled_models(tmp_path):
 
 
 @needs_keras_3
+@pytest.mark.sampled(2)
 def test_the_error_of_the_document_is_real(tmp_path):
     folders = compiled_models(tmp_path, [CUDNN_LSTM, BIDIRECTIONAL_GRU])
     printed = output_of("-W", "ignore", "-c", LOAD_ALL, *folders).splitlines()

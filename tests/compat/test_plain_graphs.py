@@ -234,6 +234,7 @@ def save_model_of_tensorflow_1(folder, training=True):
         write_arrays(folder, feeds, values)
 
 
+@pytest.mark.sampled(2)
 def test_saved_models_of_tensorflow_1(tmp_path, runs_all):
     """One that this TensorFlow writes, and those of 1.15.5, loaded by TensorFlow 1 and 2."""
     folders = []
@@ -317,6 +318,7 @@ def make_masked_model(steps):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_saved_models_of_tensorflow_2(tmp_path):
     """Functions and a Keras model: results, gradients, XLA and TFLite without this package.
 
@@ -368,6 +370,7 @@ def test_saved_models_of_tensorflow_2(tmp_path):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_onnx(tmp_path):
     """tf2onnx converts LSTMs with lengths, one projected, and a GRU; ONNX Runtime runs them."""
     for module in ("tf2onnx", "onnxruntime"):
@@ -470,6 +473,7 @@ def test_graphs_without_nodes_are_refused():
         cudnn_rnn.plain_graph_def(tf.GraphDef())
 
 
+@pytest.mark.sampled(2)
 def test_command(tmp_path, capfd):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     output = tmp_path / "folder" / "plain"

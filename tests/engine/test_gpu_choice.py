@@ -79,12 +79,14 @@ def labels_of(process):
     return {name: labels for name, labels in eval(process.stdout.splitlines()[-1])}
 
 
+@pytest.mark.sampled(2)
 def test_nodes_have_no_label_by_default():
     found = labels_of(run(TRAIN))
     assert "CudnnRNN" in found and "CudnnRNNBackprop" in found
     assert all(labels == [""] for labels in found.values()), found
 
 
+@pytest.mark.sampled(2)
 def test_labels_with_tensorflow_1():
     """Forward and gradient nodes get the same label; TensorFlow 2 needs none."""
     found = labels_of(run(TRAIN, CUDNN_RNN_GPU_KERNELS="cudnn_rnn"))
@@ -98,6 +100,7 @@ def test_labels_with_tensorflow_1():
     assert all(labels == expected for labels in found.values()), found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not IS_TENSORFLOW_1, reason="kernel labels require TensorFlow 1")
 def test_a_graph_with_labels_runs_without_the_variable(tmp_path):
     path = str(tmp_path / "graph.meta")
@@ -115,6 +118,7 @@ def test_a_bad_value_is_an_import_error(value):
     assert "ImportError" in last and "CUDNN_RNN_GPU_KERNELS" in last and value in last
 
 
+@pytest.mark.sampled(2)
 def test_tensorflows_kernels_are_used_if_requested():
     process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="tensorflow")
     assert process.returncode == 0, process.stderr
@@ -124,6 +128,7 @@ def test_tensorflows_kernels_are_used_if_requested():
         assert "CUDNN_RNN_GPU_KERNELS=tensorflow" in process.stdout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(os.path.exists("/dev/nvidia0"), reason="requires a machine without a GPU")
 def test_without_a_driver_the_import_is_silent_and_the_report_says_why():
     process = run(CHOICE, CUDNN_RNN_GPU_KERNELS="cudnn_rnn")
@@ -182,6 +187,7 @@ def run_open(*preloaded, **variables):
     return process.stdout.splitlines()
 
 
+@pytest.mark.sampled(2)
 def test_the_import_opens_the_driver_but_not_cudnn(mock_folders):
     """A cuDNN that the import had opened would become TensorFlow's."""
     after_import, *report, opened = run_open(LD_LIBRARY_PATH=mock_folders[0])
@@ -190,12 +196,14 @@ def test_the_import_opens_the_driver_but_not_cudnn(mock_folders):
     assert opened == "opened True cuDNN 9.13.0: %s/libcudnn.so.9" % mock_folders[0]
 
 
+@pytest.mark.sampled(2)
 def test_the_cudnn_that_tensorflow_has_loaded_comes_first(mock_folders):
     tensorflows = os.path.join(mock_folders[1], "libcudnn.so.9")
     opened = run_open(tensorflows, LD_LIBRARY_PATH=mock_folders[0])[-1]
     assert opened == "opened True cuDNN 9.13.0: " + tensorflows
 
 
+@pytest.mark.sampled(2)
 def test_a_missing_cudnn_is_reported_when_it_is_opened(mock_folders, tmp_path):
     shutil.copy(os.path.join(mock_folders[0], "libcuda.so.1"), str(tmp_path))
     variables = {"LD_LIBRARY_PATH": str(tmp_path), "CUDNN_RNN_CUDNN_LIBRARY": "/nowhere.so"}
@@ -203,6 +211,7 @@ def test_a_missing_cudnn_is_reported_when_it_is_opened(mock_folders, tmp_path):
     assert opened == "opened False No cuDNN 8.0.0 or newer was found. Tried:"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("missing", CUDNN_PARTS)
 def test_an_incomplete_cudnn_is_reported_and_examined(mock_folders, tmp_path, missing):
     """Its first function would end the process. The doctor then names the missing library."""

@@ -220,6 +220,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "variables, expected",
     [

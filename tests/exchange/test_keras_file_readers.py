@@ -99,6 +99,7 @@ def randomize(model):
     model.set_weights([array.astype(np.float32) for array in arrays])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_files_like_the_model(tmp_path, make, suffix):

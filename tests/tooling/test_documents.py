@@ -90,6 +90,7 @@ def test_every_page_begins_with_what_it_imports():
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("in_graphs", [False, True])
 def test_blocks_run(in_graphs, tmp_path):
     others = {"checkpoints", "distributed", "exchange", "migrating"}  # tested below
@@ -99,6 +100,7 @@ def test_blocks_run(in_graphs, tmp_path):
     run(*[name for name in names if (name in IN_GRAPHS) == in_graphs], folder=tmp_path)
 
 
+@pytest.mark.sampled(2)
 def test_checkpoints(tmp_path):
     names, same_class, cells = run("checkpoints", folder=tmp_path)
     assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in names
@@ -106,6 +108,7 @@ def test_checkpoints(tmp_path):
     assert float(cells) < 1e-5
 
 
+@pytest.mark.sampled(2)
 def test_migrating(tmp_path):
     """There is an example for every generation; each prints a key of its checkpoint."""
     assert run("migrating", folder=tmp_path) == [
@@ -119,6 +122,7 @@ def test_migrating(tmp_path):
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_exchange(tmp_path):
     assert run("exchange", folder=tmp_path) == [
         "[<RnnWeights 'encoder': lstm, num_layers 2, num_units 16, input_size 8, unidirectional, "
@@ -129,6 +133,7 @@ def test_exchange(tmp_path):
     ]
 
 
+@pytest.mark.sampled(2)
 def test_distributed(tmp_path):
     """The program prints the text that follows it."""
     (((_, program),),) = programs(PAGES["distributed"])
@@ -177,6 +182,7 @@ for program in sys.argv[1:]:
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_errors_of_troubleshooting_are_real():
     page = Path(DOCS, "troubleshooting.md").read_text(encoding="utf-8")
     messages = output_of("-W", "ignore", "-c", RUN_ERRORS, *ERRORS.values()).splitlines()

@@ -61,6 +61,7 @@ def test_each_has_help_and_can_be_read(tmp_path):
             assert len(file.readlines()) < 150, path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_word_language_model(tmp_path):
     output = run("word_language_model", tmp_path)
@@ -75,6 +76,7 @@ def test_word_language_model(tmp_path):
     assert number("restored:", output) < 1.1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_sequence_tagger(tmp_path):
     output = run("sequence_tagger", tmp_path)
@@ -83,6 +85,7 @@ def test_sequence_tagger(tmp_path):
     assert number("difference with more padding:", output) < 1e-5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_encoder_decoder(tmp_path):
     output = run("encoder_decoder", tmp_path)
@@ -93,6 +96,7 @@ def test_encoder_decoder(tmp_path):
     assert len(pairs) == 5 and sum(digits == answer[::-1] for digits, answer in pairs) >= 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_speech_ctc(tmp_path):
     output = run("speech_ctc", tmp_path)
@@ -100,11 +104,13 @@ def test_speech_ctc(tmp_path):
     assert output.count("said ") == output.count("heard ") == 3
 
 
+@pytest.mark.sampled(3)
 def test_serve_on_cpu(tmp_path):
     output = run("serve_on_cpu", tmp_path)
     assert number("from the recorded outputs:", output) < 1e-6
 
 
+@pytest.mark.sampled(3)
 def test_serve_a_checkpoint_of_tensorflow_1(tmp_path):
     folder = os.path.join(GOLDEN, "tf1.15.5", "lstm_L3_H16_I8_bi")
     files = "--checkpoint", os.path.join(folder, "model.ckpt")
@@ -122,6 +128,7 @@ def test_every_example_needs_no_file_of_the_tests():
         assert "tests" not in re.findall(r"[\"'](\w+)[\"']", path.read_text(encoding="utf-8")), path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_serve_another_checkpoint(tmp_path):
     golden = GoldenCheckpoint(os.path.join("tf1.4.1", "gru_L2_H5_I3_un"))
@@ -139,6 +146,7 @@ def test_serve_another_checkpoint(tmp_path):
     assert (tmp_path / "exported" / "saved_model.pb").exists()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.once
 def test_faster_keras(tmp_path):
     output = run("faster_keras", tmp_path)
@@ -149,6 +157,7 @@ def test_faster_keras(tmp_path):
 
 @pytest.mark.once
 @needs_tensorflow_2
+@pytest.mark.sampled(3)
 def test_export_elsewhere(tmp_path):
     output = run("export_elsewhere", tmp_path)
     assert number("TFLite: largest difference", output) < 1e-5

@@ -63,6 +63,7 @@ def run_program(*arguments):
     return output_of("-W", "ignore", *RUN, *arguments, **ENVIRONMENT)
 
 
+@pytest.mark.sampled(2)
 def test_a_program_of_tensorflow_1_2(folder):
     path = os.path.join(folder, "program.py")
     write(path, PROGRAM)
@@ -97,6 +98,7 @@ FLAGS = """
 """
 
 
+@pytest.mark.sampled(2)
 def test_flags_of_tensorflow_and_of_python():
     write("program.py", FLAGS)
     status, output, errors = run(*RUN, "program.py", "--epochs=5")
@@ -167,6 +169,7 @@ def test_exit_status_and_excepthook_are_those_of_the_program(text, expected, in_
         assert part in printed
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.once
 def test_paths_and_main_are_those_of_plain_python():
     program = os.path.join("folder", "program.py"), "a", "--b"
@@ -184,6 +187,7 @@ MODULE = """
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.once
 def test_a_module(folder):
     write("package/__init__.py", "")
@@ -291,6 +295,7 @@ IMPORTS = """
 
 
 @needs_tensorflow_2  # TensorFlow 1.15 itself has not all of these forms
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", ["", "import tensorflow.python.framework.ops as o; o.Graph()\n"])
 def test_all_forms_of_import(first):
     write("program.py", first + textwrap.dedent(IMPORTS))
@@ -307,6 +312,7 @@ KERAS_PROGRAM = """
 
 
 @needs_tensorflow_2
+@pytest.mark.sampled(2)
 def test_keras_works_beside_tensorflow_1():
     write("program.py", KERAS_PROGRAM)
     assert "both" in run_program("--tf1", "--tf-contrib-version", "1.3", "program.py")
