@@ -57,14 +57,15 @@ int64_t FirstNonfinite(const char* data, int64_t bytes, DataType data_type) {
 std::string ReserveSpaceAfterForward(const RnnPlan& plan, const Problem& problem,
                                      const Tensors& tensors, ParallelRunner* runner, int poison) {
   const CallOptions options = problem.Options(/*is_training=*/true);
-  PlanBuffers buffers(tensors, problem.config.data_type, plan.ReserveSpaceBytes());
+  const int64_t bytes = plan.ReserveSpaceBytes();
+  PlanBuffers buffers(tensors, problem.config.data_type, bytes);
   char* const data = static_cast<char*>(buffers.forward.reserve_space);
   std::mt19937 generator(5);
-  for (int64_t i = 0; i < plan.ReserveSpaceBytes(); ++i) {
+  for (int64_t i = 0; i < bytes; ++i) {
     data[i] = static_cast<char>(poison < 0 ? generator() : static_cast<unsigned>(poison));
   }
   EXPECT(CallForward(plan, options, {runner}, &buffers).ok(), problem.Text());
-  return std::string(data, static_cast<size_t>(plan.ReserveSpaceBytes()));
+  return std::string(data, static_cast<size_t>(bytes));
 }
 
 void CheckReserveSpace(const Problem& problem, ParallelRunner* runner) {

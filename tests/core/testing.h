@@ -37,13 +37,21 @@ inline void Fail(const char* file, int line, const std::string& what) {
   std::printf("%s:%d: %s\n", file, line, what.c_str());
 }
 
+// Returns a number that the environment gives, or `otherwise`.
+inline uint32_t FromEnvironment(const char* name, uint32_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<uint32_t>(std::atoi(text));
+}
+
 // Returns whether a case of a large table runs: all do, or about one of n with
-// CUDNN_RNN_TEST_SAMPLE=n, for CI with sanitizers. `number`: the position of the case in its table.
+// CUDNN_RNN_TEST_SAMPLE=n, for CI with sanitizers. Any n successive CUDNN_RNN_TEST_TURN, 0 by
+// default, have every case. `number`: the position of the case in its table.
 inline bool IsInSample(int64_t number) {
-  static const char* const text = std::getenv("CUDNN_RNN_TEST_SAMPLE");
-  static const uint32_t sample = static_cast<uint32_t>(text == nullptr ? 1 : std::atoi(text));
+  static const uint32_t sample = FromEnvironment("CUDNN_RNN_TEST_SAMPLE", 1);
+  static const uint32_t turn = FromEnvironment("CUDNN_RNN_TEST_TURN", 0);
   // Scattered, since what a case tests often depends on its number modulo 2 or 3.
-  return sample <= 1 || (static_cast<uint32_t>(number) * 2654435761u >> 16) % sample == 0;
+  return sample <= 1 ||
+         (static_cast<uint32_t>(number) * 2654435761u >> 16) % sample == turn % sample;
 }
 
 }  // namespace testing
