@@ -142,7 +142,7 @@ class _FallbackLayer(LayerRecord):
 
     def _trackable_children(self, save_type="checkpoint", **named):
         """Returns the variables for a SavedModel, the tracked dependencies for a checkpoint."""
-        if save_type == "savedmodel":
+        if getattr(save_type, "value", save_type) == "savedmodel":  # an Enum in TensorFlow 2.8
             return {variable_name(variable).split("/")[-1]: variable for variable in self.weights}
         return super()._trackable_children(save_type, **named)
 
