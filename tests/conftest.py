@@ -156,6 +156,15 @@ def session():
 
 
 @pytest.fixture
+def eager():
+    """Runs the test in eager execution."""
+    from tensorflow.python.eager import context
+
+    with context.eager_mode():
+        yield
+
+
+@pytest.fixture
 def cpu_session(session):
     """Yields a session on a new default graph whose ops run on the CPU."""
     import tensorflow.compat.v1 as tf

@@ -1,8 +1,7 @@
-"""Fixtures of the tests of the Python interface: what a test runs for each of, and eager mode."""
+"""Fixtures of the tests of the Python interface: what a test runs for each of."""
 
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.eager import context
 
 from helpers.cell_formulas import CELLS
 from helpers.rnn_models import CLASSES, DIRECTIONS
@@ -23,9 +22,3 @@ def rnn_mode(request):
 @pytest.fixture(params=DIRECTIONS)
 def direction(request):
     return request.param
-
-
-@pytest.fixture
-def eager():
-    with context.eager_mode():
-        yield

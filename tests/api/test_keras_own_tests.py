@@ -9,13 +9,12 @@ from helpers.keras_layers import needs_keras_3
 from helpers.paths import PROGRAMS
 from helpers.processes import status_and_text
 
-pytestmark = [pytest.mark.ci, needs_keras_3]
+pytestmark = [pytest.mark.ci, pytest.mark.sampled(2), needs_keras_3]
 
 PROGRAM = os.path.join(PROGRAMS, "run_keras_tests.py")
 MODES = ("gru", "lstm", "rnn_tanh")
 
 
-@pytest.mark.sampled(2)
 def test_keras_own_tests_pass_and_the_op_computes():
     status, text = status_and_text(PROGRAM, "-q")
     assert status == 0, text
@@ -25,7 +24,6 @@ def test_keras_own_tests_pass_and_the_op_computes():
     assert set(calls) >= set(MODES) and all(map(int, calls.values())), text
 
 
-@pytest.mark.sampled(2)
 def test_the_run_fails_if_no_layer_of_this_package_computes():
     """Here, of all tests, only one that runs no recurrent layer."""
     status, text = status_and_text(PROGRAM, "-q", "-k", "test_mask_validation_with_none_mask")

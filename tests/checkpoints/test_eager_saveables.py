@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from tensorflow.python.eager import context
 
 from cudnn_rnn import CudnnLSTM, RNNParamsSaveable
 from helpers import damaged_checkpoints
@@ -21,15 +20,11 @@ from helpers.rnn_models import (
     saveable_b,
 )
 
+pytestmark = pytest.mark.usefixtures("eager")
+
 CELLS_OF_1_3 = [
     name for rnn_mode in ("lstm", "gru") for name in golden_cases("1.3.0", rnn_mode + "_L*")
 ]
-
-
-@pytest.fixture(autouse=True)
-def eager():
-    with context.eager_mode():
-        yield
 
 
 def zeros_for(model):

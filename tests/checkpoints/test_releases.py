@@ -202,12 +202,6 @@ def test_object_based_checkpoint(run, tmp_path, golden):
     assert_same_bits({key: again[key] for key in tensors}, {key: original[key] for key in tensors})
 
 
-@pytest.fixture
-def eager():
-    with context.eager_mode():
-        yield
-
-
 @needs_tensorflow_2
 @cases(make_files.SAVED_MODEL, "module")
 def test_module(eager, tmp_path, golden):

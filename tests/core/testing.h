@@ -37,15 +37,16 @@ inline void Fail(const char* file, int line, const std::string& what) {
   std::printf("%s:%d: %s\n", file, line, what.c_str());
 }
 
-// Returns a number that the environment gives, or `otherwise`.
-inline uint32_t FromEnvironment(const char* name, uint32_t otherwise) {
+// Returns the number in an environment variable; `default_value` if the variable is not set.
+inline uint32_t FromEnvironment(const char* name, uint32_t default_value) {
   const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : static_cast<uint32_t>(std::atoi(text));
+  return text == nullptr ? default_value : static_cast<uint32_t>(std::atoi(text));
 }
 
 // Returns whether a case of a large table runs: all do, or about one of n with
-// CUDNN_RNN_TEST_SAMPLE=n, for CI with sanitizers. Any n successive CUDNN_RNN_TEST_TURN, 0 by
-// default, have every case. `number`: the position of the case in its table.
+// CUDNN_RNN_TEST_SAMPLE=n, for CI with sanitizers. Any n successive values of
+// CUDNN_RNN_TEST_TURN (0 by default) cover all cases. `number`: the position of the case in its
+// table.
 inline bool IsInSample(int64_t number) {
   static const uint32_t sample = FromEnvironment("CUDNN_RNN_TEST_SAMPLE", 1);
   static const uint32_t turn = FromEnvironment("CUDNN_RNN_TEST_TURN", 0);

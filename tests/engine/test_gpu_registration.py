@@ -16,7 +16,7 @@ from helpers.processes import output_of
 from helpers.sequence_cases import HAS_BFLOAT16
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.ci, pytest.mark.sampled(2)]
 
 VARIABLE = "CUDNN_RNN_GPU_KERNELS"
 UNSET = {VARIABLE: ""}
@@ -116,7 +116,6 @@ def results_of(tmp_path):
     return run
 
 
-@pytest.mark.sampled(2)
 def test_registered_kernels(gpu_variables, results_of):
     """TensorFlow's own kernels have no label and priority 0, ours a label, or priority 1."""
     scenarios = SCENARIOS_1 if IS_TENSORFLOW_1 else SCENARIOS_2
@@ -247,7 +246,6 @@ for path in (plain, labelled):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
 def test_labels_of_nodes(gpu_variables, results_of, tmp_path):
     """Forward and gradient nodes of this package's CudnnRNNV3 have the label, and no others.
 
@@ -297,7 +295,6 @@ show(tf.cast(gradient_of_tape(value), tf.float32).numpy().tolist())
 )
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.skipif(not HAS_BFLOAT16, reason="this TensorFlow's ops have no bfloat16")
 def test_training_in_bfloat16_never_runs_tensorflows_gradients(gpu_variables, results_of):
     """Where TensorFlow's own kernels would run it, such a node gets the label, and nothing else."""
@@ -368,7 +365,6 @@ with tf.Graph().as_default(), v1.Session() as session:
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
 def test_tensorflows_kernels_work_everywhere(results_of, tmp_path):
     """With cuDNN 9, the nodes are CudnnRNNV3, and the conversions are placed on the CPU.
 

@@ -11,7 +11,7 @@ from helpers.paths import TESTS
 from helpers.processes import output_of, run_python
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = pytest.mark.ci
+pytestmark = [pytest.mark.ci, pytest.mark.sampled(2)]
 
 MODEL = os.path.join(TESTS, "programs", "language_model.py")
 RUN = "-m", "cudnn_rnn", "run", "--tf1"
@@ -25,7 +25,6 @@ needs_keras_3 = pytest.mark.skipif(HAS_KERAS_2, reason="requires Keras 3")
 CELLS = "Model/RNN/multi_rnn_cell/cell_%d/%s/%s"
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "mode, cell",
     [
@@ -51,7 +50,6 @@ def test_a_language_model(tmp_path, mode, cell):
         assert [key for key in keys if key.startswith("Model/RNN/")]
 
 
-@pytest.mark.sampled(2)
 def test_a_program_of_1_3_as_one_of_1_15(tmp_path):
     process = run_python("-W", "ignore", *RUN, MODEL, "cudnn", tmp_path, **ENVIRONMENT)
     assert process.returncode == 1
@@ -81,7 +79,6 @@ def run_text(folder, text, *options, **environment):
 
 
 @needs_keras_2
-@pytest.mark.sampled(2)
 def test_layers_and_cells_of_tensorflow_1(tmp_path):
     process = run_text(tmp_path, LAYERS)
     assert "shapes (2, 4) (2, 6, 5)" in process.stdout, process.stderr
@@ -89,7 +86,6 @@ def test_layers_and_cells_of_tensorflow_1(tmp_path):
 
 @needs_keras_3
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tf.layers.dense", "tf.nn.rnn_cell.LSTMCell"])
 def test_advice_where_keras_2_is_missing(tmp_path, name):
     process = run_text(tmp_path, "import tensorflow as tf\n%s\n" % name)
@@ -115,7 +111,6 @@ SHOW = "import os, sys; print('set to', os.environ.get('TF_USE_LEGACY_KERAS'))"
 
 
 @needs_keras_3
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before, after", [(None, "1"), ("0", "0")])
 def test_tf_keras_is_used_if_it_is_installed(tmp_path, tf_keras, before, after):
     named = {"PYTHONPATH": tf_keras, "TF_USE_LEGACY_KERAS": before}
@@ -124,14 +119,12 @@ def test_tf_keras_is_used_if_it_is_installed(tmp_path, tf_keras, before, after):
 
 
 @needs_keras_3
-@pytest.mark.sampled(2)
 def test_without_tf_keras_the_variable_stays_unset(tmp_path):
     assert "set to None\n" in run_text(tmp_path, SHOW).stdout
 
 
 @needs_keras_3
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
 def test_advice_where_the_variable_turns_keras_2_off(tmp_path, tf_keras):
     named = {"PYTHONPATH": tf_keras, "TF_USE_LEGACY_KERAS": "0"}
     process = run_text(tmp_path, "import tensorflow as tf\ntf.layers.dense\n", **named)
