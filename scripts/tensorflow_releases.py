@@ -63,7 +63,7 @@ RELEASES = [
     Release("2.17.1", "3.11", ["tensorflow==2.17.1"]),
     Release("2.18.1", "3.11", ["tensorflow==2.18.1"]),
     Release("2.19.1", "3.11", ["tensorflow==2.19.1"]),
-    Release("2.20.0", "3.11", ["tensorflow==2.20.0"]),
+    Release("2.20.0", "3.12", ["tensorflow==2.20.0"]),
     Release("2.21.0", "3.11", ["tensorflow==2.21.0"]),
     Release("2.21.0", "3.13", ["tensorflow==2.21.0"]),
 ]
