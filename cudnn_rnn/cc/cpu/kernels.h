@@ -9,6 +9,7 @@
 #include "cudnn_rnn/cc/core/param_layout.h"
 #include "cudnn_rnn/cc/core/rnn_config.h"
 #include "cudnn_rnn/cc/core/status.h"
+#include "cudnn_rnn/cc/cpu/float_mode.h"
 #include "cudnn_rnn/cc/cpu/instruction_set.h"
 
 namespace cudnn_rnn {
@@ -265,6 +266,7 @@ class KernelThread {
   KernelThread& operator=(const KernelThread&) = delete;
 
  private:
+  const FloatMode mode_;
   const Kernels<T>& kernels_;
 };
 
