@@ -181,6 +181,14 @@ def test_reserve_space_of_another_call():
         assert_reserve_space_refused(dict(good, reserve_space=space))
 
 
+def test_reserve_space_of_every_size():
+    """On a GPU, but not here, the number of elements says how the forward call was made."""
+    good = backward_inputs(LSTM)
+    for size in range(1, 65):
+        inputs = dict(good, reserve_space=good["reserve_space"][:size])
+        assert_reserve_space_refused(inputs, "bytes for this model and input, but has")
+
+
 def test_reserve_space_of_other_attributes():
     """A reserve space from a call with another dropout is refused, although the shapes agree."""
     good = backward_inputs(LSTM)

@@ -169,11 +169,11 @@ class CpuPlan : public RnnPlan {
       exchange.Store(tensors.input_c_backprop, shapes.cell, buffers.input_c_backprop);
       exchange.Store(tensors.params_backprop, VectorShape(num_params_), buffers.params_backprop);
     };
-    RunOnThreads(/*is_backward=*/true, sequences.num_rows(), execution.runner, run);
-    // The engine may have overwritten it: invalidates the header for further calls.
+    // The engine may overwrite it, also in a call that fails: invalidates the header for others.
     if (!options.keeps_reserve_space) {
       WriteReserveHeader(ReserveSpaceIdentity(), /*dropout_call_index=*/0, buffers.reserve_space);
     }
+    RunOnThreads(/*is_backward=*/true, sequences.num_rows(), execution.runner, run);
     return Status();
   }
 

@@ -136,16 +136,16 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   return {steps, "the steps find the gates of a block in the cache"};
 }
 
-int64_t RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels) {
-  return PanelSize(kernels, config.output_size()) * NumPanels(kernels, config.num_units) *
-         config.num_gates() * ElementBytes(config);
+CheckedSize RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels) {
+  return PanelSize(kernels, CheckedSize(config.output_size())) *
+         NumPanels(kernels, config.num_units) * config.num_gates() * ElementBytes(config);
 }
 
 // Returns whether R's panels fit a core's L2 cache, beside the other data of a step.
 bool FitsCoreCache(const RnnConfig& config, const KernelTraits& kernels) {
   const int64_t room = kernels.core_cache_bytes / 4 * 3;
-  return RecurrentPanelBytes(config, kernels) <=
-         std::min(std::max(room, kMinBytesOfSharedPanels), kMaxBytesOfSharedPanels);
+  return !(std::min(std::max(room, kMinBytesOfSharedPanels), kMaxBytesOfSharedPanels) <
+           RecurrentPanelBytes(config, kernels));
 }
 
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
@@ -158,7 +158,7 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
   const int64_t groups = threads.count / directions;
   const bool is_large = !FitsCoreCache(config, kernels);
   const bool is_amx = kernels.row_multiple > 1;
-  if (is_large && (!is_amx || RecurrentPanelBytes(config, kernels) > kMaxBytesOfAmxPanels)) {
+  if (is_large && (!is_amx || kMaxBytesOfAmxPanels < RecurrentPanelBytes(config, kernels))) {
     return 1;
   }
   const int64_t min_rows = is_large           ? kMinRowsPerLargeAmxShare
@@ -227,7 +227,7 @@ bool ReadingLimitsSteps(const RnnConfig& config, const SequenceShape& shape,
   const int64_t min_bytes =
       shape.batch_size == 1 ? kMinBytesLimitingOneRow : kMinBytesLimitingFewRows;
   return shape.num_steps > 1 && shape.batch_size <= kMaxRowsLimitedByReading &&
-         RecurrentPanelBytes(config, kernels) >= min_bytes;
+         !(RecurrentPanelBytes(config, kernels) < min_bytes);
 }
 
 Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,

@@ -296,7 +296,8 @@ TfStatus BackwardKernel::Run(OpKernelContext* context) {
   options.forward_choice = choice;
   TF_RETURN_IF_ERROR(ToTf(call.Prepare(model.config, model.shape, options)));
   const cudnn_rnn_sizes& sizes = call.sizes();
-  TF_RETURN_IF_ERROR(ToTf(CheckDropout(choice, call.choice())));
+  // The size of a CPU's reserve space says nothing about the forward call.
+  if (!call.has_host_memory()) TF_RETURN_IF_ERROR(ToTf(CheckDropout(choice, call.choice())));
   const int64_t element_size = SizeOf(model.config.data_type);
   TF_RETURN_IF_ERROR(ToTf(CheckReserveSpaceSize(
       reserve_elements * element_size,
