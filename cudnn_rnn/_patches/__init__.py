@@ -3,13 +3,14 @@
 `install`, called when the package is imported, wraps the functions; `uninstall` restores
 TensorFlow's. The environment variable CUDNN_RNN_PATCHES=off, read at import, leaves TensorFlow
 unchanged. Without the patches, a Saver that holds a variable twice may restore either value,
-checkpoint errors are TensorFlow's, and MetaGraphs whose collections name saveables cannot be
-imported.
+checkpoint errors are TensorFlow's, MetaGraphs whose collections name saveables cannot be imported,
+and inference nodes of a graph that is imported with its constants mapped to reference variables may
+compute with the values of before an update; CUDNN_RNN_KEEP_WEIGHTS=0 prevents that.
 
-The wrappers act only if saveables or layers of this package are involved. If a wrapper fails, it
-issues a `RuntimeWarning`, and the call continues without the wrapper.
+The wrappers act only if saveables, layers or nodes of this package are involved. If a wrapper
+fails, it issues a `RuntimeWarning`, and the call continues without the wrapper.
 
-May import `_compat` and `checkpoints`.
+May import `_compat`, `checkpoints` and `graph`.
 """
 
 import os
@@ -20,7 +21,7 @@ from cudnn_rnn._compat import (
     meta_graph_module,
     tf,
 )
-from cudnn_rnn._patches import meta_graphs, restores
+from cudnn_rnn._patches import graphs, meta_graphs, restores
 from cudnn_rnn._patches.hooks import Patch
 
 VARIABLE = "CUDNN_RNN_PATCHES"
@@ -55,6 +56,12 @@ PATCHES = (
         "import_scoped_meta_graph_with_return_elements",
         meta_graphs.import_scoped,
         "imports MetaGraphs whose collections name saveables of layers, and recreates these",
+    ),
+    Patch(
+        tf.Graph,
+        "_add_new_tf_operations",
+        graphs.add_imported_nodes,
+        "lets no imported inference node keep weights of a variable that is updated in place",
     ),
 )
 

@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn import cudnn_rnn_ops, layers
 from cudnn_rnn.checkpoints import cell_saveables
+from cudnn_rnn.graph.kept_weights import ATTRIBUTE
 from cudnn_rnn.model import layout
 from helpers.arrays import assert_equal
 from helpers.rnn_models import CLASSES, FUNCTIONS, initialize
@@ -156,7 +157,7 @@ def test_a_matrix_may_keep_packed_weights():
         model = make_model("gru")
         params = tf.Variable(values_of(model).reshape([-1, COLUMNS]), use_resource=True)
         output, _ = model(*arguments_of(model), params, is_training=False)
-        assert output.op.get_attr("_cudnn_rnn_params_are_copied_on_write")
+        assert output.op.get_attr(ATTRIBUTE)
 
 
 @pytest.fixture

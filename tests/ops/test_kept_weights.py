@@ -455,7 +455,8 @@ def results_after_update_in_place(session, steps=1, batch=12):
     variable = tf.Variable(values, use_resource=False)
     pair = Pair(variable, steps, batch, tf.float32)
     assert pair.is_marked() == [False, False]
-    pair.kept.op._set_attr(ATTRIBUTE, tf.AttrValue(b=True))
+    names = tf.AttrValue.ListValue(s=[pair.kept.op.inputs[3].op.name.encode()])
+    pair.kept.op._set_attr(ATTRIBUTE, tf.AttrValue(list=names))
     session.run(tf.global_variables_initializer())
     before = [session.run(pair.kept) for _ in range(CALLS)][-1]
     session.run(tf.assign(variable, values * 0.5).op)

@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "tf1_layers",
         "TensorFlow",
     ],
-    "_patches": ["_compat", "checkpoints"],
+    "_patches": ["_compat", "checkpoints", "graph"],
     "keras": ["_compat", "_patches", "exchange", "graph", "model", "TensorFlow"],
     "onnx": ["_compat", "exchange", "graph", "model", "plain", "TensorFlow"],
     "cli": ["_release_numbers", "_version"],

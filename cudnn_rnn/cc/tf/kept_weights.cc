@@ -1,6 +1,7 @@
 #include "cudnn_rnn/cc/tf/kept_weights.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "cudnn_rnn/cc/core/environment.h"
@@ -17,6 +18,15 @@ using ::tensorflow::TensorShape;
 // of a fed array may be that of the previous call, with other contents.
 bool IsSame(const Tensor& a, const Tensor& b) {
   return a.SharesBufferWith(b) && DataOf(a) == DataOf(b) && a.NumElements() == b.NumElements();
+}
+
+// Returns whether an input of a node comes from the node called `name`. Input: "a/b/name:0", as a
+// whole or after the prefixes of an import or a function's call.
+bool ComesFrom(const std::string& input, const std::string& name) {
+  const std::string node = input.substr(0, input.find(':'));
+  if (name.empty() || node.size() < name.size()) return false;
+  const size_t prefix = node.size() - name.size();
+  return node.compare(prefix, name.size(), name) == 0 && (prefix == 0 || node[prefix - 1] == '/');
 }
 
 // The filled sets of all kernels. Kernels own them.
@@ -60,7 +70,14 @@ TfStatus ReadKeepsWeights(::tensorflow::OpKernelConstruction* context, bool* kee
   }
   if (!context->HasAttr(kCopiedOnWriteAttribute)) *keeps_weights = false;
   if (!*keeps_weights) return TfStatus();
-  return context->GetAttr(kCopiedOnWriteAttribute, keeps_weights);
+  std::vector<std::string> names;
+  TF_RETURN_IF_ERROR(context->GetAttr(kCopiedOnWriteAttribute, &names));
+  constexpr int kParams = 3;  // an input of all versions of the op
+  const ::tensorflow::NodeDef& node = context->def();
+  *keeps_weights = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return node.input_size() > kParams && ComesFrom(node.input(kParams), name);
+  });
+  return TfStatus();
 }
 
 std::shared_ptr<KeptWeights::Set> KeptWeights::Find(OpKernelContext* context, const Tensor& params,

@@ -3,10 +3,11 @@
 // Packed weights are valid as long as the parameters are the same. The proof is the identity of the
 // parameters' buffer while this object holds a reference to it: every op that writes into a buffer
 // in place first makes sure that nobody else holds it, and otherwise writes into a copy. There are
-// two exceptions, TensorFlow 1's reference variables and memory that the program feeds, and it
+// exceptions: TensorFlow 1's reference variables, memory that the program feeds, and the deprecated
+// ops InplaceUpdate, InplaceAdd and InplaceSub, which write into any tensor. For the first two it
 // depends on the graph whether they can be the source of a tensor. So only nodes whose attribute
 // says that their parameters are a constant or a resource variable's value keep weights; Python
-// sets it (_core/kept_weights.py).
+// sets it (graph/kept_weights.py).
 #ifndef CUDNN_RNN_CC_TF_KEPT_WEIGHTS_H_
 #define CUDNN_RNN_CC_TF_KEPT_WEIGHTS_H_
 
@@ -21,13 +22,15 @@
 
 namespace cudnn_rnn {
 
-// Of a node: the parameters are copied before they are written to while a reference is held.
-constexpr char kCopiedOnWriteAttribute[] = "_cudnn_rnn_params_are_copied_on_write";
+// Of a node: names of nodes that pass on a constant or a resource variable's value. If the node's
+// parameters come from one of them, they are copied before they are written to while a reference is
+// held. An import may have put a prefix before the names, or other parameters in their place.
+constexpr char kCopiedOnWriteAttribute[] = "_cudnn_rnn_copied_on_write";
 
 // The environment variable that turns the keeping off if it is 0 or false.
 constexpr char kKeepWeightsVariable[] = "CUDNN_RNN_KEEP_WEIGHTS";
 
-// Returns whether a node has the attribute and the environment variable allows it.
+// Returns whether the attribute says it of a node and the environment variable allows it.
 TfStatus ReadKeepsWeights(::tensorflow::OpKernelConstruction* context, bool* keeps_weights);
 
 // Thread-safe. Keeps at most one set of packed weights, and with it a reference to the parameters.
