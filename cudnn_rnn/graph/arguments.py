@@ -77,6 +77,18 @@ def check_shape(name, tensor, expected, meaning):
         )
 
 
+def ensured_shape(tensor, expected):
+    """Returns the tensor, whose shape is checked at run time where the static shape is unknown.
+
+    `expected` is a list of int and None that the static shape does not contradict. A tensor of
+    another shape raises `tf.errors.InvalidArgumentError`.
+    """
+    shape = tensor.shape
+    found = [None] * len(expected) if shape.rank is None else shape.as_list()
+    is_known = all(size in (None, known) for size, known in zip(expected, found))
+    return tensor if is_known else tf.ensure_shape(tensor, expected)
+
+
 def checked_params(params, size):
     """Returns the opaque buffer as a vector; a tensor of unknown rank stays as it is.
 

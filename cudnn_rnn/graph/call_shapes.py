@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Optional
 
-from cudnn_rnn.graph.arguments import check_shape
+from cudnn_rnn.graph.arguments import check_shape, ensured_shape
 from cudnn_rnn.graph.refusals import shape_of
 from cudnn_rnn.model.spec import CUDNN_LSTM
 
@@ -57,6 +57,23 @@ def result_shapes(config, tensors, sizes, time_major, input_name):
         width = num_proj or width or units
         states = [_in_order(time_major, num_states, batch, last) for last in (width, units)]
     return _in_order(time_major, time, batch, width and width * config.num_directions), states
+
+
+def ensured(config, tensors, sizes, time_major):
+    """Returns the tensors; nodes check the sizes of the model that static shapes leave open.
+
+    The kernels take all sizes from the tensors. The arguments are those of `result_shapes`, after
+    which this is called.
+    """
+    units = sizes.num_units
+    expected = [(None, sizes.input_size), (sizes.num_states, config.num_proj or units)]
+    if config.rnn_mode == CUDNN_LSTM:
+        expected.append((sizes.num_states, units))
+    checked = [
+        ensured_shape(tensor, _in_order(time_major, first, None, last))
+        for tensor, (first, last) in zip(tensors, expected)
+    ]
+    return (*checked, *tensors[len(checked) :])
 
 
 def refuse_missing(config, values, sizes, time_major):

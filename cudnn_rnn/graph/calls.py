@@ -104,6 +104,7 @@ def run(
     output_shape, state_shapes = call_shapes.result_shapes(
         config, data, sizes, time_major, input_name
     )
+    input_data, input_h, input_c = call_shapes.ensured(config, data, sizes, time_major)
     needed = sizes.params_size
     if needed is None:
         needed = model_sizes.needed_params(config, data, time_major)
@@ -114,10 +115,11 @@ def run(
     options = dict(sequence_lengths=lengths, time_major=time_major, name=name)
 
     def node(config, training):
-        return nodes.rnn(config, *data, params=params, **options, is_training=training)
+        tensors = (input_data, input_h, input_c, params)
+        return nodes.rnn(config, *tensors, **options, is_training=training)
 
     if training is None:
-        results = (*_chosen_at_run_time(config, node, is_training), data[2])[:3]
+        results = (*_chosen_at_run_time(config, node, is_training), input_c)[:3]
     else:
         results = node(config, training)
     if not tf.executing_eagerly():

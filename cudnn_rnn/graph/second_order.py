@@ -28,8 +28,10 @@ def _gradient_of_backprop(op, *gradients):
     model = _Model(op, lengths)
     places = [0, 1, 2, 3] if model.is_lstm else [0, 1, 3]
     backprop_places = [first, first + 1] + ([first + 2] if model.is_lstm else [])
-    model_inputs = [inputs[place] for place in places]
-    backprops = [inputs[place] for place in backprop_places]
+    # Copies, because of loops: in the gradient of a body, the op's inputs are what the loop
+    # accumulated, and a tape does not see that they are the outputs of a tf.cond in that body.
+    model_inputs = [tf.identity(inputs[place]) for place in places]
+    backprops = [tf.identity(inputs[place]) for place in backprop_places]
     upstream = [
         tf.zeros_like(inputs[place]) if gradients[place] is None else gradients[place]
         for place in places

@@ -8,6 +8,7 @@ import functools
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph import nodes
+from cudnn_rnn.graph.arguments import check_shape
 from cudnn_rnn.graph.config import rnn_config
 from cudnn_rnn.graph.keras_params import keras_to_params
 from cudnn_rnn.model.spec import CUDNN_LSTM
@@ -31,8 +32,8 @@ def run(
       states: a list of h and, for an LSTM, c: `[batch, layers * directions, units]`.
       weights: for every layer and direction, `(kernel, recurrent_kernel, bias)`; see
         `graph/keras_params.py`.
-      mask: bool `[batch, time]`, or None. A masked step leaves the states as they are, and its
-        output is that of the step before, or 0 if there is none.
+      mask: bool `[batch, time]` or `[batch, time, 1]`, or None. A masked step leaves the states as
+        they are, and its output is that of the step before, or 0 if there is none.
       go_backwards: whether to run from the last step to the first. The output is in the order of
         the computation.
       zero_output_for_mask: whether the outputs of masked steps are 0.
@@ -85,9 +86,13 @@ def _checked_mask(mask, sequences):
     """Returns a mask as bool `[batch, time]`; one for the whole batch is repeated, as in Keras.
 
     Raises:
-      ValueError: the mask has another number of steps than the sequences.
+      ValueError: the mask has another rank, or another number of steps than the sequences.
     """
     mask, shape = tf.cast(mask, tf.bool), tf.shape(sequences)[:2]
+    if mask.shape.rank == 3:
+        check_shape("mask", mask, [None, None, 1], "[batch, time, 1]")
+        mask = tf.squeeze(mask, 2)
+    check_shape("mask", mask, [None, None], "[batch, time]")
     (batch, steps), (expected_batch, expected) = mask.shape.as_list(), sequences.shape.as_list()[:2]
     if steps is None or expected is None:
         text = "mask must have as many steps as the inputs"
@@ -138,10 +143,12 @@ def _infer(config, lengths, *inputs):
     @tf.custom_gradient
     def infer(*inputs):
         def gradient(*upstream):
+            # Copies, because of loops: see `graph/second_order.py`.
+            copies = [tf.identity(value) for value in inputs]
             with tf.GradientTape() as tape:
-                tape.watch(inputs)
-                results = _call(True, config, lengths, *inputs)
-            return tape.gradient(results, inputs, upstream)
+                tape.watch(copies)
+                results = _call(True, config, lengths, *copies)
+            return tape.gradient(results, copies, upstream)
 
         return _call(False, config, lengths, *inputs), gradient
 

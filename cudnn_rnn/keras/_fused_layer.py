@@ -159,7 +159,16 @@ class FusedLayer:
           training: as in Keras.
         """
         dtype = compute_dtype_of(self)
-        sequences = tf.cast(sequences, dtype)
+        shape = [None, None, int(weights[0].shape[0])]
+        sequences = _inputs.converted(
+            "inputs", sequences, dtype, shape, "[batch, time, input_size]"
+        )
+        states = [
+            _inputs.converted(
+                "initial_state[%d]" % index, state, dtype, [None, self.units], "[batch, units]"
+            )
+            for index, state in enumerate(states)
+        ]
         outputs, states, has_last_output = _fused_call.run(
             _fused_call.config_of(
                 self._rnn_mode(),
@@ -169,7 +178,7 @@ class FusedLayer:
                 self.float32_matmul_precision,
             ),
             sequences,
-            [tf.cast(state, dtype)[:, None] for state in states],
+            [state[:, None] for state in states],
             [[weight if weight is None else tf.cast(weight, dtype) for weight in weights]],
             mask,
             self.go_backwards,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn.graph.arguments import check_shape, ensured_shape
 from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.graph.texts import described
 
@@ -62,3 +63,29 @@ def refuse_mask(mask):
     )
     if mask is not None and not is_list_of_masks:
         refuse("mask", mask)
+
+
+def converted(name, value, dtype, expected, meaning):
+    """Returns an argument in the dtype of the layer; the kernels take their sizes from its shape.
+
+    Args:
+      name: name of the argument.
+      value: a tensor.
+      dtype: a real dtype.
+      expected: the shape, a list of int and None.
+      meaning: text for the shape.
+
+    Raises:
+      TypeError: the tensor is complex.
+      ValueError: the static shape does not match. One that is known only at run time raises
+        `tf.errors.InvalidArgumentError` then.
+    """
+    value = tf.convert_to_tensor(value)
+    if value.dtype.is_complex:
+        raise TypeError(
+            "%s must be real, but is of dtype %s. Pass tf.math.real(...) or tf.math.abs(...) of it."
+            % (name, value.dtype.name)
+        )
+    value = tf.cast(value, dtype)
+    check_shape(name, value, expected, meaning)
+    return ensured_shape(value, expected)

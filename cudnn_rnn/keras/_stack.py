@@ -16,6 +16,7 @@ from cudnn_rnn.keras._fused_layer import compute_dtype_of, register, with_precis
 from cudnn_rnn.model.spec import GATES, checked_dropout, checked_precision
 
 keras = tensorflow.keras
+_STATE_SHAPE = "[batch, num_layers * directions, units]"
 _MODES = {"lstm": "lstm", "gru": "gru", "relu": "rnn_relu", "tanh": "rnn_tanh"}
 
 
@@ -135,8 +136,7 @@ class RNNStack(keras.layers.Layer):
         if arguments:
             _inputs.refuse_inputs(arguments[0], takes_lists=False, takes_ragged=False)
         states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
-        shape = "[batch, num_layers * directions, units]"
-        _inputs.refuse_states(states, self._num_states, shape)
+        _inputs.refuse_states(states, self._num_states, _STATE_SHAPE)
         _inputs.refuse_mask(named.get("mask"))
         return super().__call__(*arguments, **named)
 
@@ -157,11 +157,18 @@ class RNNStack(keras.layers.Layer):
           training: whether to drop outputs between the layers; None for no.
         """
         dtype = compute_dtype_of(self)
-        inputs = tf.cast(inputs, dtype)
+        shape = [None, None, int(self._weights_by_layer[0][0].shape[0])]
+        inputs = _inputs.converted("inputs", inputs, dtype, shape, "[batch, time, input_size]")
+        shape = [self.num_layers * len(self._directions), self.units]
         if initial_state is None:
-            shape = [tf.shape(inputs)[0], self.num_layers * len(self._directions), self.units]
-            initial_state = [tf.zeros(shape, dtype)] * self._num_states
-        states = [tf.cast(state, dtype) for state in initial_state]
+            zeros = tf.zeros([tf.shape(inputs)[0]] + shape, dtype)
+            initial_state = [zeros] * self._num_states
+        states = [
+            _inputs.converted(
+                "initial_state[%d]" % index, state, dtype, [None] + shape, _STATE_SHAPE
+            )
+            for index, state in enumerate(initial_state)
+        ]
 
         def run(is_training):  # AutoGraph ignores without_autograph inside a functools.partial.
             return self._run(inputs, states, mask, is_training)
