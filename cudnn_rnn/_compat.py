@@ -7,6 +7,7 @@ The rest of this package uses `tf` (the 1.x API, which TensorFlow 1.14, 1.15 and
 
 import contextlib
 import functools
+import inspect
 from typing import Any, Callable, TypeVar
 
 import tensorflow.compat.v1 as tf
@@ -247,4 +248,6 @@ def without_autograph(function: _Function) -> _Function:
         # TensorFlow 1's decorator hides the names of the arguments, which Keras inspects.
         function.__dict__["__ag_compiled"] = True
         return function
-    return tf.autograph.experimental.do_not_convert(function)
+    decorated = tf.autograph.experimental.do_not_convert(function)
+    decorated.__signature__ = inspect.signature(function)  # inspect.getfullargspec reads only this
+    return decorated

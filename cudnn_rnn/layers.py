@@ -108,8 +108,8 @@ class _RNNLayer(Layer):
           ValueError: an argument is out of range.
         """
         super().__init__(dtype=dtype, name=name)
-        self._kernel_dtype = config_module.checked_dtype(dtype)
-        self._computation_dtype = self._kernel_dtype
+        self._plain_dtype = config_module.checked_dtype(dtype)
+        self._computation_dtype = self._plain_dtype
         if compute_dtype is not None:
             self._computation_dtype = config_module.checked_dtype(compute_dtype, "compute_dtype")
         self._num_layers = config_module.checked_size("num_layers", num_layers)
@@ -132,7 +132,7 @@ class _RNNLayer(Layer):
         # Resolving a seed of None can consume an op seed and so change the seeds of other ops.
         seed = 0 if self._seed is None and not for_a_call else self._seed
         sizes = (self._num_layers, self._num_units, input_size)
-        others = (self._input_mode, self._direction, self._kernel_dtype, self._dropout, seed)
+        others = (self._input_mode, self._direction, self._plain_dtype, self._dropout, seed)
         precision = self._precision
         return rnn_config(self._rnn_mode, *sizes, *others, float32_matmul_precision=precision)
 
@@ -274,7 +274,7 @@ class _RNNLayer(Layer):
         with tf.variable_scope(self._scope, custom_getter=getter) as scope:
             scope.set_partitioner(None)  # The buffer is one piece.
             initial = self._initial_params()
-            dtype = self._kernel_dtype
+            dtype = self._plain_dtype
             kernel = tf.get_variable(OPAQUE_NAME, dtype=dtype, initializer=initial)
         layer_saveables.refuse_constant(self, kernel)
         size = layout.params_size(config)
@@ -291,7 +291,7 @@ class _RNNLayer(Layer):
             self._kernel_initializer = tf.glorot_uniform_initializer(seed=self._seed)
         if self._bias_initializer is None:
             self._bias_initializer = tf.zeros_initializer()
-        dtype = self._kernel_dtype
+        dtype = self._plain_dtype
         weights = [
             # The first layer has no input weights with skip_input: their width is 0.
             tf.zeros(shape, dtype) if 0 in shape else self._kernel_initializer(shape, dtype=dtype)
@@ -420,7 +420,7 @@ class _RNNLayer(Layer):
         return inputs, calls.zero_states(inputs, time_major, self.state_shape, dtype)
 
     def _cast(self, argument, value):
-        return cast_tensors(argument, value, self._kernel_dtype, self._computation_dtype)
+        return cast_tensors(argument, value, self._plain_dtype, self._computation_dtype)
 
     def _forward(
         self, inputs, h, c, opaque_params, sequence_lengths=None, time_major=True, training=True

@@ -75,7 +75,7 @@ def _explaining_missing_sizes(constructor: _Function) -> _Function:
             )
         constructor(self, *arguments, **named)
 
-    return cast(_Function, checked)
+    return _with_signature_of(constructor, checked)
 
 
 def _explaining_missing_tensors(call: _Function) -> _Function:
@@ -90,7 +90,13 @@ def _explaining_missing_tensors(call: _Function) -> _Function:
                 named.update(dict.fromkeys(missing))
         return call(self, *arguments, **named)
 
-    return cast(_Function, checked)
+    return _with_signature_of(call, checked)
+
+
+def _with_signature_of(function: _Function, wrapper: Any) -> _Function:
+    """Returns the wrapper, of which `inspect.getfullargspec` says what it says of the function."""
+    wrapper.__signature__ = inspect.signature(function)
+    return cast(_Function, wrapper)
 
 
 class _OpLevelRNN:

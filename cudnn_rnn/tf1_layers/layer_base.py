@@ -31,11 +31,11 @@ class _FallbackLayer(LayerRecord):
         dtype: Optional[DTypeLike] = None,
         _reuse: Any = None,
     ) -> None:
-        super().__init__(None, dtype)  # tf.Module does not accept names with a slash.
+        class_name = snake_case(type(self).__name__)
+        super().__init__(class_name, dtype)  # tf.Module does not accept names with a slash.
         self.trainable = trainable
         self._reuse = _reuse
         self.built = False
-        class_name = snake_case(type(self).__name__)
         self._name = name if isinstance(name, str) else class_name
         # The scope's name before it is made unique.
         self._base_name = getattr(name, "name", name) or class_name

@@ -20,9 +20,14 @@ from cudnn_rnn.tf1_layers import keras_guard
 
 
 def snake_case(name):
-    """Converts, for example, `CudnnCompatibleLSTMCell` to `cudnn_compatible_lstm_cell`."""
-    words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z]?[a-z0-9]+|[A-Z]+", name)
-    return "_".join(words).lower()
+    """Returns the name of a class's layers, which keys of checkpoints have, as in TensorFlow 1.15.
+
+    For example, `CudnnCompatibleLSTMCell` becomes `cudnn_compatible_lstm_cell`, `My2LSTM` becomes
+    `my2lstm`, and `_My` becomes `private__my`.
+    """
+    for boundary in ("(.)([A-Z][a-z0-9]+)", "([a-z])([A-Z])"):
+        name = re.sub(boundary, r"\1_\2", name)
+    return ("private" if name.startswith("_") else "") + name.lower()
 
 
 class LayerRecord(tf.Module):
@@ -34,8 +39,11 @@ class LayerRecord(tf.Module):
     graph alive.
     """
 
-    def __init__(self, name: Optional[str], dtype: Optional[DTypeLike]) -> None:
-        super().__init__(name=name)
+    def __init__(self, name: str, dtype: Optional[DTypeLike]) -> None:
+        # tf.Module opens a name scope. In the default graph, that would use up the name.
+        with _scratch_graph(name) as unique_name:
+            super().__init__(name=unique_name)
+        self._name = name
         self._dtype: Optional[str] = None if dtype is None else tf.as_dtype(dtype).name
         # Bypasses tf.Module, which would add these names to object-based checkpoints.
         self.__dict__["_calls"] = []  # (inputs, outputs), lists of tensors
@@ -332,6 +340,21 @@ class LayerRecord(tf.Module):
         for name, value in vars(self).items():
             copied.__dict__[name] = copy.deepcopy(value, memo)
         return copied
+
+
+@contextlib.contextmanager
+def _scratch_graph(name):
+    """Enters a graph for opening the name scope that `name` would open in the default graph.
+
+    Yields the last part of that scope's name. In eager execution, nothing uses up names.
+    """
+    if tf.executing_eagerly():
+        yield name
+        return
+    unique_name = tf.get_default_graph().unique_name(name, mark_as_used=False)
+    outer_scope, _, last_part = unique_name.rpartition("/")
+    with tf.Graph().as_default(), tf.name_scope(outer_scope + "/" if outer_scope else None):
+        yield last_part
 
 
 def _makes_short_lived_tensors():

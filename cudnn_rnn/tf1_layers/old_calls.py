@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import numbers
 from typing import Any, Callable, TypeVar
 
@@ -33,4 +34,5 @@ def refuse_input_size(constructor: _Constructor) -> _Constructor:
             raise ValueError(_ADVICE % (name, third, " in place of input_mode", name, name))
         constructor(self, *arguments, **named)
 
+    checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
     return checked  # type: ignore[return-value]

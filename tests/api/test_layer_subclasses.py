@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn import layers
+from helpers.versions import needs_tensorflow_1
 
 LAYERS = ["CudnnLSTM", "CudnnGRU", "CudnnRNNRelu", "CudnnRNNTanh"]
 
@@ -136,3 +137,31 @@ def test_the_call_of_the_op_level_class(name):
         make(2, 3, num_unit=5)
     parameters = list(inspect.signature(make).parameters)
     assert parameters[:3] == ["num_layers", "num_units", "input_mode"]
+
+
+ARGUMENTS = "self num_layers num_units input_mode direction dropout seed dtype kernel_initializer"
+ARGUMENTS += " bias_initializer name"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_arguments_that_inspect_finds(name):
+    made = getattr(layers, name)
+    assert inspect.getfullargspec(made.__init__).args[:11] == ARGUMENTS.split()
+    expected = ["self", "inputs", "initial_state", "sequence_lengths", "time_major", "training"]
+    assert inspect.getfullargspec(made.call).args == expected
+    assert inspect.getfullargspec(made(1, 3).call).args == expected
+    assert inspect.getfullargspec(made.__call__).args == ["self", "inputs"]
+
+
+@needs_tensorflow_1
+@pytest.mark.parametrize("name", LAYERS)
+def test_config_is_refused(name):
+    """The config of the base class would lack the layer's arguments."""
+    with pytest.raises(NotImplementedError, match="must override `get_config`"):
+        getattr(layers, name)(1, 3).get_config()
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, "float64", np.float16])
+def test_plain_dtype(dtype):
+    layer = layers.CudnnLSTM(1, 3, dtype=dtype, compute_dtype=tf.float32)
+    assert layer._plain_dtype is tf.as_dtype(dtype)
