@@ -166,7 +166,8 @@ def _read_by_saver(saver, session):
 
     The first list has the tensors that this package's saveables expect, and the variables of its
     cells and layers; if there are none, both lists are empty. The second list has the other
-    tensors. The shape of one of these is known if a variable gets it unchanged.
+    tensors. The shape of one of these is known if a variable gets it unchanged, but it is refused
+    only if TensorFlow certainly refuses it.
     """
     if tf.executing_eagerly():
         return _expected_by_saveables(saver._var_list), []
@@ -203,7 +204,10 @@ def _expected_by_variables(read):
         shape = [int(size) for size in read.slice_spec.split(" ")[:-1]]
         return restore_ops.Expected(read.key, shape, False, dtype)
     shape, any_shape = restore_order.assigned_shape(read.tensor)
-    return restore_ops.Expected(read.key, shape, any_shape, dtype)
+    refuses = validation.is_of_layer_or_cell(read.key) or restore_order.refuses_other_shapes(
+        read.tensor
+    )
+    return restore_ops.Expected(read.key, shape, any_shape, dtype, refuses)
 
 
 def _expected_by_saveables(variables):

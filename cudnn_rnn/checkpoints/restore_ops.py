@@ -26,8 +26,11 @@ class SaverRefusal(ValueError):
 
 
 # A tensor that a checkpoint must have. `shape`: list of int, None if unknown; `any_shape`: whether
-# any shape with the same number of elements is accepted.
-Expected = collections.namedtuple("Expected", ["key", "shape", "any_shape", "dtype"])
+# any shape with the same number of elements is accepted; `refuses_shapes`: whether another shape is
+# refused before the restore. If it is not, TensorFlow may restore the variable anyway.
+Expected = collections.namedtuple(
+    "Expected", ["key", "shape", "any_shape", "dtype", "refuses_shapes"], defaults=[True]
+)
 
 
 def expected_tensor(key, shape, any_shape, dtype):

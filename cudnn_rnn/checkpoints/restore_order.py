@@ -75,16 +75,49 @@ def assigned_shape(tensor):
       `(shape, any_shape)`: list of int, or None if unknown; and whether any shape with the same
       number of elements is accepted.
     """
+    assignment, reshapes = _assignment_of_known_shape(tensor)
+    return (None, True) if assignment is None else (_static_shape(assignment), reshapes)
+
+
+def refuses_other_shapes(tensor):
+    """Returns whether a tensor without the shape `assigned_shape` must be refused.
+
+    It must if the variable is that of a saveable of this package, or if TensorFlow certainly
+    refuses the tensor. A resource variable takes any shape. An `Assign` op compares with the shape
+    that the variable has when the op runs, which another `Assign` op without `validate_shape` may
+    have changed.
+    """
+    assignment, reshapes = _assignment_of_known_shape(tensor)
+    if assignment is None:
+        return False
+    found = graph_walk.reachable([source(assignment.inputs[0])], _consumers_of_variable).values()
+    if any(REBUILT.match(operation.name) for operation in found):
+        return True
+    return (assignment.type == "Assign" and not reshapes) and all(
+        operation.get_attr("validate_shape") for operation in found if operation.type == "Assign"
+    )
+
+
+def _consumers_of_variable(operation):
+    """Returns a list of the operations that take a variable, not its value, from this one."""
+    outputs = operation.outputs
+    variables = [each for each in outputs if each.dtype._is_ref_dtype or each.dtype == tf.resource]
+    return [consumer for variable in variables for consumer in variable.consumers()]
+
+
+def _assignment_of_known_shape(tensor):
+    """Returns the operation that assigns a tensor, and whether the tensor is reshaped before.
+
+    The operation is None if there is none, or if the variable's shape is unknown or not enforced.
+    """
     waiting = [(consumer, False) for consumer in tensor.consumers()]
     while waiting:
-        operation, any_shape = waiting.pop()
+        operation, reshapes = waiting.pop()
         if operation.type in SAME_VALUES:
-            reshapes = any_shape or operation.type == "Reshape"
+            reshapes = reshapes or operation.type == "Reshape"
             waiting += [(consumer, reshapes) for consumer in operation.outputs[0].consumers()]
-        elif operation.type in ASSIGN_TYPES:
-            shape = _static_shape(operation)
-            if shape is not None:
-                return shape, any_shape
+        elif operation.type in ASSIGN_TYPES and _static_shape(operation) is not None:
+            return operation, reshapes
     return None, True
 
 

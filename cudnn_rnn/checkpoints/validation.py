@@ -58,7 +58,8 @@ def check(path, expected, with_data=False, missing=()):
     except _READ_ERRORS:
         return
     problems = [_missing(reader, entry, is_shown=True) for entry in missing]
-    problems += _mismatches(reader, expected)
+    if problems or _refused(reader, expected):
+        problems += _mismatches(reader, expected)
     if not problems and with_data:
         problems = _damaged(reader, expected)
     if problems:
@@ -106,7 +107,8 @@ def explained(error, path, expected):
         is_damaged = _shows_damage(read_error, path)
         return _unreadable(path, expected, error) if is_damaged else error
     try:
-        problems = _mismatches(reader, expected) or _damaged(reader, expected)
+        damaged = [] if _refused(reader, expected) else _damaged(reader, expected)
+        problems = damaged or _mismatches(reader, expected)
     except tf.errors.OpError:
         return error
     return _error(path, problems, error, _advice(reader, problems)) if problems else error
@@ -195,6 +197,14 @@ def _missing(reader, expected, is_shown):
             raise
         found, kind = str(error), tf.errors.DataLossError
     return kind, expected.key, found, _words(expected)
+
+
+def _refused(reader, expected):
+    """Returns those of `_mismatches` with which no restore succeeds."""
+    return _mismatches(
+        reader,
+        [entry if entry.refuses_shapes else entry._replace(shape=None) for entry in expected],
+    )
 
 
 def _mismatches(reader, expected):

@@ -8,6 +8,9 @@ from tensorflow.python.ops import io_ops
 
 from cudnn_rnn.checkpoints import restore_ops, restore_order, validation
 from helpers import damaged_checkpoints
+from helpers.checkpoints import assert_all_equal
+from helpers.restoring import assert_names, make
+from helpers.rnn_models import initialize, keys
 
 CHECKS = [restore_ops.with_checked_sizes, restore_ops.with_checked_shapes]
 
@@ -83,6 +86,99 @@ def test_an_assignment_in_a_function_says_nothing_about_the_tensor(session):
     found = []
     restore.get_concrete_function()
     assert found == [(None, True)]
+
+
+# Variables besides those of RNNs: what TensorFlow restores is not refused
+
+
+class Grown:
+    """A Saver of an RNN and a variable `state` whose shape in the checkpoint is not declared."""
+
+    def __init__(self, use_resource):
+        self.saveable, self.kernel = make("layer")
+        shape = [1, 1, 4]
+        self.state = tf.get_variable("state", shape, use_resource=use_resource)
+        if use_resource:
+            value = tf.placeholder_with_default(np.ones([1, 2, 4], np.float32), None)
+            self.grow = tf.raw_ops.AssignVariableOp(resource=self.state.handle, value=value)
+        else:
+            self.grow = tf.assign(self.state, tf.ones([1, 2, 4]), validate_shape=False).op
+        self.saver = tf.train.Saver([self.saveable, self.kernel, self.state])
+
+    def save(self, session, path):
+        initialize(session)
+        session.run(self.grow)
+        return self.saver.save(session, str(path))
+
+
+FOUND = "state: has shape [1, 2, 4], dtype float32; expected shape [1, 1, 4]"
+
+
+def test_another_variable_may_change_its_shape(session, tmp_path, use_resource):
+    models = Grown(use_resource)
+    path = models.save(session, tmp_path / "model")
+    expected = session.run([models.kernel, models.state])
+    session.run([tf.assign(models.kernel, tf.zeros_like(models.kernel)), models.grow])
+    models.saver.restore(session, path)
+    assert_all_equal(session.run([models.kernel, models.state]), expected)
+    with tf.Session() as other:  # where the variable still has the declared shape
+        if use_resource:
+            models.saver.restore(other, path)
+            assert_all_equal(other.run([models.kernel, models.state]), expected)
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+                models.saver.restore(other, path)
+            assert_names(caught.value, path, FOUND, "TensorFlow says", "Assign requires shapes")
+
+
+def test_a_changed_shape_is_named_beside_other_errors(session, tmp_path, use_resource):
+    models = Grown(use_resource)
+    path = models.save(session, tmp_path / "model")
+    lost = keys(models.saveable)[0]
+    damaged_checkpoints.without(path, lost)
+    with pytest.raises(tf.errors.NotFoundError) as caught:
+        models.saver.restore(session, path)
+    assert_names(caught.value, path, lost + ": missing", FOUND)
+
+
+def test_a_changed_shape_does_not_hide_damage(session, tmp_path, use_resource):
+    models = Grown(use_resource)
+    path = models.save(session, tmp_path / "model")
+    lost = keys(models.saveable)[0]
+    damaged_checkpoints.flip_a_bit(path, lost)
+    with pytest.raises(tf.errors.DataLossError) as caught:
+        models.saver.restore(session, path)
+    assert_names(caught.value, path, lost + ": cannot be read")
+
+
+def test_the_variable_of_a_saveable_under_another_key(session, tmp_path, use_resource):
+    """TensorFlow would give a resource variable the wrong shape."""
+    saveable, kernel = make("layer", use_resource)
+    saver = tf.train.Saver({"rnn": saveable, "old_name": kernel})
+    initialize(session)
+    path = saver.save(session, str(tmp_path / "model"))
+    damaged_checkpoints.other_shape(path, "old_name")
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        saver.restore(session, path)
+    assert_names(caught.value, path, "old_name: has shape")
+    assert "TensorFlow says" not in str(caught.value)
+
+
+def test_assignments_that_refuse_other_shapes(session):
+    def refuses(variable, change=lambda tensor: tensor):
+        tensor = read_from("model")
+        tf.assign(variable, change(tensor))
+        return restore_order.refuses_other_shapes(tensor)
+
+    reference = tf.get_variable("reference", [2, 3], use_resource=False)
+    assert refuses(reference)
+    assert not refuses(reference, lambda tensor: tf.reshape(tensor, [2, 3]))
+    assert not refuses(tf.get_variable("resource", [2, 3], use_resource=True))
+    switch = tf.raw_ops.RefSwitch(data=reference._ref(), pred=tf.placeholder(tf.bool, []))
+    tf.raw_ops.Assign(ref=switch.output_true, value=tf.zeros([2, 3]), validate_shape=True)
+    assert refuses(reference)
+    tf.raw_ops.Assign(ref=switch.output_true, value=tf.zeros([5]), validate_shape=False)
+    assert not refuses(reference)
 
 
 class FailingReader:
