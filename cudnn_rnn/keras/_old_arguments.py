@@ -15,6 +15,17 @@ _NEUTRAL = {
     "num_constants": None,
 }
 
+# The policies of Keras 2 and 3 that have no more than a name, which every Keras takes. Quantized
+# policies have a name in the files of Keras 3.3.
+_POLICIES = (
+    "Policy",
+    "PolicyV1",
+    "DTypePolicy",
+    "FloatDTypePolicy",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
+)
+
 
 def without_neutral(config: Dict[str, Any]) -> Dict[str, Any]:
     """Returns a layer's configuration without the arguments that change nothing."""
@@ -26,8 +37,21 @@ def without_neutral(config: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def name_of_dtype(value: Any) -> Any:
-    """Returns the dtype of a layer, or the name of its policy, as every Keras takes it."""
-    return value["config"]["name"] if isinstance(value, dict) else value
+    """Returns the dtype of a layer, or the name of its policy, as every Keras takes it.
+
+    Returns other policies unchanged: those of a program, and maps.
+    """
+    if not isinstance(value, dict) or not _is_of_keras(value):
+        return value
+    config = value.get("config")
+    if value.get("class_name") in _POLICIES and isinstance(config, dict):
+        return config.get("name", value)
+    return value
+
+
+def _is_of_keras(entry):
+    """Returns whether an object has a class of Keras, instead of one of the program."""
+    return not entry.get("registered_name") and ">" not in str(entry.get("class_name"))
 
 
 def of_today(config: Dict[str, Any]) -> Dict[str, Any]:
@@ -38,7 +62,8 @@ def of_today(config: Dict[str, Any]) -> Dict[str, Any]:
         changed["dtype"] = name_of_dtype(changed["dtype"])
     for key, value in changed.items():
         # Keras 1.x in TensorFlow 1 writes the dtype of initializers.
-        if key.endswith("initializer") and isinstance(value, dict) and "dtype" in value["config"]:
+        is_object = isinstance(value, dict) and isinstance(value.get("config"), dict)
+        if key.endswith("initializer") and is_object and _is_of_keras(value):
             inner = {name: one for name, one in value["config"].items() if name != "dtype"}
             changed[key] = dict(value, config=inner)
     return changed

@@ -200,7 +200,7 @@ class Translator:
     def _argument(self, key: str, value: Any, layer: str) -> Any:
         """Returns an argument of the layer of this name."""
         if key == "dtype":
-            return name_of_dtype(value)
+            return self._policy(value, layer)
         if key == "axis" and isinstance(value, list) and len(value) == 1:
             return value[0]
         if key.endswith("activation"):
@@ -237,6 +237,19 @@ class Translator:
         if not IS_KERAS_3 or registered(value, self._custom) is None:
             return value
         return _function(value)
+
+    def _policy(self, value, layer):
+        """Returns the dtype of a layer, or a dtype policy, which may be a map of policies."""
+        value = name_of_dtype(value)
+        if not isinstance(value, dict):
+            return value
+        config = dict(value["config"])
+        if isinstance(config.get("default_policy"), dict):
+            config["default_policy"] = self._policy(config["default_policy"], layer)
+        if "policy_map" in config:
+            policies = config["policy_map"].items()
+            config["policy_map"] = {key: self._policy(each, layer) for key, each in policies}
+        return self._class_of(value, "keras.dtype_policies", layer).entry(config)
 
     def _object(self, entry, module, layer):
         """Returns an initializer, a regularizer or a constraint."""

@@ -99,3 +99,83 @@ def test_copies_have_the_same_outputs(tmp_path, name, way):
     np.testing.assert_allclose(found, expected, atol=1e-6)
     if way != ".h5, ours":  # there, the layers of cuDNN are LSTM and GRU
         assert [type(layer) for layer in made.layers] == [type(layer) for layer in model.layers]
+
+
+# Policies of dtypes, and initializers, which today's Keras reads as they are
+
+
+def policy_map():
+    policies = keras.dtype_policies.DTypePolicyMap("mixed_bfloat16")
+    policies["elsewhere"] = keras.dtype_policies.DTypePolicy("float16")
+    return policies
+
+
+def own_policy():
+    @keras.utils.register_keras_serializable("test_keras_reload")
+    class OwnPolicy(keras.dtype_policies.DTypePolicy):
+        pass
+
+    return OwnPolicy("mixed_bfloat16")
+
+
+POLICY_WAYS = {
+    "config": lambda layer, _: type(layer).from_config(layer.get_config()),
+    "clone": lambda layer, _: keras.models.clone_model(keras.Sequential([layer])).layers[0],
+    "bidirectional": lambda layer, _: layers.Bidirectional(layer).backward_layer,
+    **{
+        way: lambda layer, folder, way=way: WAYS[way](
+            sequential(layer, of=(2, 6, 5)), folder
+        ).layers[-1]
+        for way in (".keras, ours", ".keras, Keras")
+        if way in WAYS
+    },
+}
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has no such policies")
+@pytest.mark.parametrize("way", sorted(POLICY_WAYS))
+@pytest.mark.parametrize("policy", [policy_map, own_policy])
+def test_policies_of_dtypes_are_kept(tmp_path, policy, way):
+    layer = ours.LSTM(4, dtype=policy())
+    made = POLICY_WAYS[way](layer, tmp_path).dtype_policy
+    assert type(made) is type(layer.dtype_policy)
+    assert made.compute_dtype == "bfloat16" and made.variable_dtype == "float32"
+    if policy is policy_map:
+        assert made["elsewhere"].compute_dtype == "float16"
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has no such policies")
+def test_policies_of_layers_of_keras(tmp_path):
+    """Maps are read as they are, but only with policies that the program or Keras has."""
+    policies, path = policy_map(), str(tmp_path / "model.keras")
+    policies["own"] = own_policy()
+    sequential(layers.LSTM(4, dtype=policies), of=(2, 6, 5)).save(path)
+    made = ours.load_model(path).layers[-1]
+    assert isinstance(made, ours.LSTM) and made.compute_dtype == "bfloat16"
+    assert made.dtype_policy["elsewhere"].compute_dtype == "float16"
+    assert type(made.dtype_policy["own"]) is type(policies["own"])
+    keras.utils.get_custom_objects().pop("test_keras_reload>OwnPolicy")
+    with pytest.raises((TypeError, ValueError), match="OwnPolicy"):
+        ours.load_model(path)
+
+
+@pytest.mark.parametrize("class_name", ["Policy", "PolicyV1", "DTypePolicy", "FloatDTypePolicy"])
+def test_a_policy_of_another_keras_becomes_its_name(class_name):
+    policy = {"class_name": class_name, "config": {"name": "float64"}}
+    layer = ours.LSTM.from_config({"units": 4, "dtype": policy})
+    assert layer.dtype == "float64"
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 writes no name of the program's class")
+def test_an_initializer_of_the_program_keeps_its_dtype():
+    @keras.utils.register_keras_serializable("test_keras_reload")
+    class OwnInitializer(keras.initializers.Zeros):
+        def __init__(self, dtype=None):
+            self.dtype = dtype
+
+        def get_config(self):
+            return {"dtype": self.dtype}
+
+    layer = ours.LSTM(4, kernel_initializer=OwnInitializer("float16"))
+    made = type(layer).from_config(layer.get_config())
+    assert made.cell.kernel_initializer.dtype == "float16"
