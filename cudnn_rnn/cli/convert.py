@@ -102,13 +102,23 @@ def _convert_model(exchange, options):
             "--%s is for weights, but %s is a whole model of Keras. Pick an RNN with --scope, or "
             "leave it out." % (given[0].replace("_", "-"), options.file)
         )
+    if options.out.endswith(".weights.h5"):
+        raise exchange.ExchangeError(
+            "%s is for the weights of RNNs alone, but %s is a whole model of Keras. Pick an RNN "
+            "with --scope; or convert the model to another name, load it in Keras, and call "
+            "model.save_weights." % (options.out, options.file)
+        )
     conversion = importlib.import_module("cudnn_rnn.exchange.conversion")
     conversion.refuse_to_overwrite(options.out, options.force)
     notes = []
     if not options.dry_run:
         load_package()
         models = importlib.import_module("cudnn_rnn.keras._conversion")
-        notes = models.convert_model(options.file, options.out)
+        folder = os.path.dirname(options.out)
+        if folder and not os.path.exists(folder):
+            importlib.import_module("cudnn_rnn.exchange.contents").make_folder(folder)
+            notes.append("The folder %s is new." % folder)
+        notes += models.convert_model(options.file, options.out)
     wrote = "Would write" if options.dry_run else "Wrote"
     print("%s %s (the whole model, of layers of Keras)" % (wrote, options.out))
     file_commands.print_notes(notes)

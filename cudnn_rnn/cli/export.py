@@ -77,7 +77,8 @@ def add_arguments(parser):
     group.add_argument(
         "--inputs",
         metavar="NAME,...",
-        help="tensors of a graph without signatures; default: all placeholders",
+        help="tensors of a graph without signatures; default: the placeholders that OUT's "
+        "outputs depend on",
     )
     group.add_argument(
         "--outputs",
@@ -96,7 +97,7 @@ def run(options):
 
     TensorFlow imports the graph. A damaged one can end the process, or take any memory and time.
     """
-    if not options.output.endswith(_ONNX):
+    if not _is_for_onnx(options):
         given = [name for name in _ONLY_ONNX if getattr(options, name)]
         if given:
             option = "--" + given[0].replace("_", "-")
@@ -124,9 +125,13 @@ def run(options):
     return status
 
 
+def _is_for_onnx(options):
+    return options.output.lower().endswith(_ONNX)
+
+
 def _memory_for(options):
     """Returns the limit of the child's memory, in proportion to what it reads."""
-    if not options.output.endswith(_ONNX):
+    if not _is_for_onnx(options):
         paths = [
             os.path.join(options.model, name) for name in ("saved_model.pb", "saved_model.pbtxt")
         ]
@@ -154,7 +159,7 @@ def run_in_child(options):
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if options.output.endswith(_ONNX):
+    if _is_for_onnx(options):
         return file_commands.reporting_errors("export", _to_onnx, options, module="cudnn_rnn.onnx")
     return file_commands.reporting_errors(
         "export", _to_saved_model, options, module="cudnn_rnn.plain._saved_models"

@@ -17,7 +17,12 @@ import numpy as np
 from cudnn_rnn._disk import synchronize
 from cudnn_rnn.exchange.checkpoint_plan import TARGETS, Plan, plan
 from cudnn_rnn.exchange.checkpoint_read import read
-from cudnn_rnn.exchange.contents import Contents, ExchangeError, temporary_folder_beside
+from cudnn_rnn.exchange.contents import (
+    Contents,
+    ExchangeError,
+    require_file_or_nothing,
+    temporary_folder_beside,
+)
 from cudnn_rnn.model.weights import RnnWeights
 
 __all__ = ["Plan", "TARGETS", "plan", "read", "save", "write"]
@@ -77,8 +82,10 @@ def save(path: str, arrays: Dict[str, Any]) -> None:
     if a step fails, or the process is killed, the old checkpoint stays as it was.
 
     Raises:
-      ExchangeError: the files cannot be written.
+      ExchangeError: the files cannot be written, or the place of the index is taken by something
+        that is no file.
     """
+    require_file_or_nothing(path + ".index")
     folder, name = os.path.split(os.path.abspath(path))
     old = {os.path.basename(file) for file in glob.glob(glob.escape(path) + ".data-*")}
     numbers = range(1, len(arrays) + 1)

@@ -81,6 +81,8 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         used.update(keys)
     if problems and not rnns:
         raise ExchangeError("%s: %s" % (path, "\n".join(problems)))
+    if not rnns and not notes:
+        notes += opaque_vectors.notes_on_none(shapes, dtypes, facts, told)
     others = sorted(set(shapes) - used)
     generations = sorted({stored.generation for stored in stored_rnns})
     generations += ["Keras"] * (len(rnns) > len(stored_rnns))

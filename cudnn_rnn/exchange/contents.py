@@ -92,8 +92,8 @@ class Contents(NamedTuple):
       variables: the key of the opaque variable by the scope of its RNN (only checkpoints).
       slots: by the scope of an RNN, a dict from (text before, text after the name of a variable),
         such as ("", "Adam"), to the slot as an opaque vector.
-      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints
-        and Keras's files).
+      problems: list of str, one for each RNN that was found, but cannot be read (only checkpoints,
+        frozen graphs, Keras's files and ONNX models).
       optimizer: what belongs to the slots, by its key in a checkpoint, such as "beta1_power" (not
         of checkpoints, where it is one of the others).
       plain: by the scope of an RNN that consists of plain LSTM cells of TensorFlow 1, the keys of
@@ -285,6 +285,17 @@ def check_scopes(rnns: Sequence[RnnWeights]) -> None:
             )
 
 
+def require_file_or_nothing(path: str) -> None:
+    """Raises `ExchangeError` if a file written to `path` would replace more than another file."""
+    if os.path.isdir(path):
+        raise ExchangeError("%s is a folder; expected the name of a file." % path)
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise ExchangeError(
+            "%s is a device, a FIFO, a socket or a link to nothing, which no file replaces. Remove "
+            "it, or choose another name." % path
+        )
+
+
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
     """Yields a temporary path in the folder of `path`, and renames that file to `path` at the end.
@@ -293,8 +304,9 @@ def replacing(path: str) -> Iterator[str]:
     temporary name has the suffixes of `path`.
 
     Raises:
-      ExchangeError: the file cannot be written.
+      ExchangeError: the file cannot be written, or there is something at `path` that is no file.
     """
+    require_file_or_nothing(path)
     with temporary_folder_beside(path) as temporary:
         written = os.path.join(temporary, os.path.basename(path))
         yield written

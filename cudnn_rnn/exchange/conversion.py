@@ -8,6 +8,8 @@ import os
 import tempfile
 from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
+
 from cudnn_rnn.exchange import (
     checkpoint_format,
     frozen_graphs,
@@ -23,6 +25,7 @@ from cudnn_rnn.exchange.contents import (
     check_scopes,
     contradiction,
     name_of,
+    require_file_or_nothing,
     sentence,
 )
 from cudnn_rnn.exchange.meta_graphs import SAVED_MODEL
@@ -268,6 +271,7 @@ def write(
     checked_choice("to", to, TARGETS)
     path = os.fspath(path)
     _check_suffix(path, to)
+    _check_variable(variable, to)
     contents = rnns if isinstance(rnns, Contents) else Contents("", "", list(rnns))
     if not contents.rnns:
         raise ExchangeError("There is no RNN to write to %s." % path)
@@ -275,7 +279,7 @@ def write(
     if to in checkpoint_format.TARGETS:
         return checkpoint_format.write(path, contents, to, variable)
     _WRITERS[to](path, contents.rnns)
-    return _left_out(contents)
+    return _notes_on(contents, to)
 
 
 def _check_suffix(path: str, to: str) -> None:
@@ -289,14 +293,36 @@ def _check_suffix(path: str, to: str) -> None:
             )
 
 
+def _check_variable(variable: Optional[str], to: str) -> None:
+    """Raises `ExchangeError` if a target without opaque variables gets the key of one."""
+    if variable is not None and (to == "cells" or to not in checkpoint_format.TARGETS):
+        raise ExchangeError(
+            "variable=%r (--variable) is the key of the opaque variable, which to=%r (--to %s) "
+            "does not write. Leave it out." % (variable, to, to)
+        )
+
+
 def refuse_to_overwrite(path: str, force: bool) -> None:
-    """Raises `ExchangeError` if there is a file or checkpoint at `path`, unless `force`."""
+    """Raises `ExchangeError` if there is a file or checkpoint at `path`, unless `force`.
+
+    Also raises, even with `force`, if there is something at `path` that is no file.
+    """
+    for place in (path, path + ".index"):
+        require_file_or_nothing(place)
     if not force and (os.path.exists(path) or checkpoint_format.exists(path)):
         raise ExchangeError(
             "%s exists. Choose another name, or overwrite it with force=True (--force)." % path
         )
-    if os.path.isdir(path):
-        raise ExchangeError("%s is a folder; expected the name of a file." % path)
+
+
+def _notes_on(contents, to):
+    """Returns notes on a file of a format other than a checkpoint."""
+    return _left_out(contents) + [
+        "%s is of float64, which ONNX has, but ONNX Runtime (1.32) does not run. For it, convert "
+        "a model of float32." % sentence(name_of(rnn.scope))
+        for rnn in contents.rnns
+        if to == "onnx" and rnn.dtype == np.float64
+    ]
 
 
 def _left_out(contents):
@@ -349,6 +375,7 @@ def convert(
     checked_choice("to", to, TARGETS)
     target = os.fspath(target)
     _check_suffix(target, to)
+    _check_variable(variable, to)
     contents = read(source, **facts)
     if not contents.rnns:
         hint = " ".join(contents.notes)
@@ -387,7 +414,7 @@ def convert(
         if not dry_run:
             checkpoint_format.save(target, planned.arrays)
     else:
-        notes += _left_out(contents)
+        notes += _notes_on(contents, to)
         _write_or_try(to, target, contents.rnns, dry_run)
     return Conversion(contents, keys, notes)
 

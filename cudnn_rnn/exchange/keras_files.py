@@ -152,8 +152,14 @@ def is_keras(path: str) -> bool:
     start = _start_of(path)
     if not start.startswith(ZIP_START):
         return start == HDF5_START
-    with zipfile.ZipFile(path) as archive:
-        return CONFIG in archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return CONFIG in archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise ExchangeError(
+            "%s is a damaged ZIP archive, such as one that was not copied to its end: %s. Get it "
+            "from its source again." % (path, str(error).rstrip("."))
+        ) from error
 
 
 def has_config(path: str) -> bool:

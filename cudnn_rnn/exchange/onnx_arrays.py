@@ -16,10 +16,11 @@ _FLOATING = (1, 10, 11, 16)  # TensorProto.FLOAT, FLOAT16, DOUBLE, BFLOAT16
 
 
 class Constants:
-    """The initializers and `Constant` nodes of a graph.
+    """The initializers and `Constant` nodes of a graph, also behind `Identity` nodes.
 
-    `names` lists them. `array(name)` reads one; all together may have as many bytes as the files,
-    or a few times as many if they are used several times.
+    `names` lists them. `origin(name)` is the one that `Identity` nodes hand on under another name:
+    PyTorch writes equal initializers once, and such nodes. `array(name)` reads one; all together
+    may have as many bytes as the files, or a few times as many if they are used several times.
     """
 
     def __init__(self, model: Any, path: Optional[str]) -> None:
@@ -30,12 +31,16 @@ class Constants:
         """
         self._path = path
         self._tensors: Dict[str, Any] = {}
+        self._origins: Dict[str, str] = {}  # by the outputs of Identity nodes
         for tensor in model.graph.initializer:
             self._add(tensor.name, tensor)
         for node in model.graph.node:
             values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
             if node.op_type == "Constant" and values and node.output:
                 self._add(node.output[0], values[0])
+            if node.op_type == "Identity" and not node.domain and len(node.input) == 1:
+                if node.input[0] in self and node.output and node.output[0] not in self:
+                    self._origins[node.output[0]] = self.origin(node.input[0])
         self._left = _USES * model.ByteSize()
         self._files: Dict[str, List[Tuple[int, int]]] = {}  # the ranges that were read
         self._contents: Dict[str, bytes] = {}
@@ -50,7 +55,11 @@ class Constants:
         return list(self._tensors)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors
+        return name in self._tensors or name in self._origins
+
+    def origin(self, name: str) -> str:
+        """Returns the name of the constant that `name` is, maybe behind `Identity` nodes."""
+        return self._origins.get(name, name)
 
     def is_floating(self, name: str) -> bool:
         """Returns whether a constant is an array of floating-point numbers, not a single one."""
@@ -63,6 +72,7 @@ class Constants:
         Raises:
           ExchangeError: its data are not in the file, or used too often.
         """
+        name = self.origin(name)
         onnx, tensor = library("onnx", "onnx"), self._tensors[name]
         if tensor.data_location == _EXTERNAL:
             if name not in self._contents:

@@ -245,11 +245,14 @@ def from_model(model: Any) -> Contents:
       ExchangeError: a node computes something that cuDNN's RNNs do not, its weights are not
         constants of the model, or their shapes do not fit.
     """
-    return _contents(model, None)
+    contents = _contents(model, None)
+    if contents.problems:
+        raise ExchangeError("\n".join(contents.problems))
+    return contents
 
 
 def _contents(model, path):
-    """Returns the RNNs in a model whose file is `path`."""
+    """Returns the RNNs in a model whose file is `path`, and the nodes that cannot be read."""
     _require_text(model.graph)
     constants = Constants(model, path)
     producers: Dict[str, Any] = {}
@@ -258,8 +261,18 @@ def _contents(model, path):
             if output in producers:
                 raise ExchangeError("The model has two nodes with the output %r." % output)
             producers[output] = node
-    nodes = [node for node in model.graph.node if node.op_type in _GATES and not node.domain]
-    weights = {id(node): _read_node(node, constants) for node in nodes}
+    nodes, weights, problems = [], {}, []
+    for node in model.graph.node:
+        if node.op_type in _GATES and not node.domain:
+            try:
+                rnn_mode = _checked_mode(node, constants)
+            except ExchangeError as error:
+                problems.append(str(error))
+                continue
+            nodes.append(node)
+            weights[id(node)] = _read_node(node, rnn_mode, constants)
+    if problems and not nodes:
+        raise ExchangeError("\n".join(problems))
     _require_inputs(model.graph, producers, constants)
 
     def sizes(node):
@@ -270,7 +283,7 @@ def _contents(model, path):
         _Node(node, weights[id(node)], onnx_stacks.source(node, producers, sizes, constants))
         for node in nodes
     ]
-    used = {name for node in nodes for name in node.input[1:4]}
+    used = {constants.origin(name) for node in nodes for name in node.input[1:4]}
     # Numbers of the model; not sizes and axes, nor the defaults of inputs.
     inputs = {value.name for value in model.graph.input}
     others = [
@@ -282,7 +295,9 @@ def _contents(model, path):
         "The %s node %r takes the output of another layer in an order of axes that stacked layers "
         "do not have. It is read as an RNN of its own." % (layer.node.op_type, layer.node.name)
         for layer in rnn_nodes
-        if layer.source is not None and not layer.source.is_stacked
+        if layer.source is not None
+        and not layer.source.is_stacked
+        and id(producers[layer.source.output]) in weights
     ]
     unknown = {node.op_type for node in model.graph.node if not node.domain} - _operators_of_onnx()
     if unknown:
@@ -290,7 +305,7 @@ def _contents(model, path):
             "The model has nodes with the operators %s, which ONNX does not have: the file is "
             "damaged, or of a newer ONNX. They are left out." % ", ".join(sorted(unknown)[:8])
         )
-    return Contents("", "ONNX model", _chained(rnn_nodes), notes, others)
+    return Contents("", "ONNX model", _chained(rnn_nodes), notes, others, problems=problems)
 
 
 def _require_text(graph):
@@ -325,22 +340,40 @@ def _operators_of_onnx():
     return {schema.name for schema in library("onnx", "onnx").defs.get_all_schemas_with_history()}
 
 
-def _read_node(node, constants):
-    """Returns the `RnnWeights` of one node."""
-    onnx = library("onnx", "onnx")
-    name = "The %s node %r" % (node.op_type, node.name)
-    attributes = {
-        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
-    }
-    direction = attributes.get("direction", b"forward")
-    num_directions = 2 if direction == b"bidirectional" else 1
-    rnn_mode = _mode(name, node, attributes, num_directions)
-    inputs = list(node.input) + [""] * (8 - len(node.input))
+def _name_of(node):
+    return "The %s node %r" % (node.op_type, node.name)
+
+
+def _attributes_of(node):
+    value_of = library("onnx", "onnx").helper.get_attribute_value
+    return {attribute.name: value_of(attribute) for attribute in node.attribute}
+
+
+def _directions_of(attributes):
+    return 2 if attributes.get("direction") == b"bidirectional" else 1
+
+
+def _inputs_of(node):
+    """Returns the names of all 8 inputs of a node; those at the end may be left out."""
+    return list(node.input) + [""] * (8 - len(node.input))
+
+
+def _checked_mode(node, constants):
+    """Returns the mode of a node; raises `ExchangeError` if cuDNN or its weights do not fit."""
+    name, inputs, attributes = _name_of(node), _inputs_of(node), _attributes_of(node)
+    rnn_mode = _mode(name, node, attributes, _directions_of(attributes))
     if inputs[7]:
         raise ExchangeError("%s has peepholes, which cuDNN's LSTM does not have." % name)
     for place, value in zip("WRB", inputs[1:4]):
         if value not in constants and (value or place != "B"):
             raise ExchangeError("%s: its input %s, %r, is no constant." % (name, place, value))
+    return rnn_mode
+
+
+def _read_node(node, rnn_mode, constants):
+    """Returns the `RnnWeights` of one node."""
+    name, inputs, attributes = _name_of(node), _inputs_of(node), _attributes_of(node)
+    num_directions = _directions_of(attributes)
     matrices, recurrent = [constants.array(value) for value in inputs[1:3]]
     biases = constants.array(inputs[3]) if inputs[3] else None
     num_units = recurrent.shape[-1] if recurrent.ndim else 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+import numpy as np
+
 from cudnn_rnn.exchange.checkpoint_rnns import agrees, dtype_of_all, in_order, list_of
 from cudnn_rnn.exchange.contents import ExchangeError, Facts, StoredRnn, contradiction
 from cudnn_rnn.exchange.told_modes import ToldModes
@@ -38,7 +40,7 @@ def find(
         by_files[own[0]] = by_files[own[0]] or told.of_only_rnn()
     known = own or [key for key in vectors if by_files[key] is not None]
     rnns = []
-    for key in known or [key for key in vectors if dtypes[key].kind == "f"]:
+    for key in known or [key for key in vectors if _may_be(shapes[key][0], dtypes[key], facts)]:
         by_file = by_files[key]
         try:
             dtype = dtype_of_all([key], dtypes, "the parameters %s" % key)
@@ -51,6 +53,35 @@ def find(
         elif known:
             notes.append(_what_lacks(key, shapes[key][0], facts, by_file))
     return in_order(rnns)
+
+
+def notes_on_none(
+    shapes: Dict[str, Tuple[int, ...]], dtypes: Dict[str, Any], facts: Facts, told: ToldModes
+) -> List[str]:
+    """Returns notes on vectors that may be opaque, if no RNN was found, but the graph has some.
+
+    The graph does not tell which of them, if its nodes are in functions.
+    """
+    vectors = [key for key in sorted(shapes) if len(shapes[key]) == 1 and _is_float(dtypes[key])]
+    if not told.modes or not vectors:
+        return []
+    listed = ", ".join("%s, [%d]" % (plain(key), shapes[key][0]) for key in vectors[:8])
+    what_to_do = "Give rnn_mode and num_units (--rnn-mode, --num-units)."
+    if facts.rnn_mode is not None and facts.num_units is not None:
+        known = {name: fact for name, fact in facts._asdict().items() if fact is not None}
+        what_to_do = "None is that of an RNN with %s." % known
+    return [
+        "The graph in %s has RNNs (%s), and no RNN was found by the names of variables. A vector "
+        "may be the opaque vector of one: %s. %s"
+        % (told.graph_path, ", ".join(sorted(told.modes)), listed, what_to_do)
+    ]
+
+
+def _may_be(size, dtype, facts):
+    """Returns whether a vector may be opaque; one of bfloat16, which is refused, must fit."""
+    if dtype.kind == "f" or facts.rnn_mode is None or facts.num_units is None:
+        return dtype.kind == "f"
+    return bool(configs_of_vector(size, np.dtype(np.float32), facts))
 
 
 def _is_float(dtype):

@@ -63,14 +63,19 @@ class ToldModes:
 
     def of_only_rnn(self) -> Optional[ToldMode]:
         """Returns the mode that all RNNs of the graph have, None if they differ or are unknown."""
-        graph = self._read_graph()
-        return self._told_by_graph(graph.all_modes if graph else set())
+        return self._told_by_graph(self.modes)
 
     def cells(self, key: str) -> Set[ToldCell]:
         """Returns all that the graph tells of the plain LSTM cell with this bias or projection."""
         graph = self._read_graph()
         cells = graph.cells if graph else {}
         return cells.get(key, set()) | cells.get(self.name(key), set())
+
+    @property
+    def modes(self) -> Set[str]:
+        """The modes of all CudnnRNN* nodes of the graph."""
+        graph = self._read_graph()
+        return graph.all_modes if graph else set()
 
     @property
     def graph_path(self) -> Optional[str]:

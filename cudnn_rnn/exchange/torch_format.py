@@ -229,7 +229,10 @@ def _reason(error):
     found = re.search(r"Unsupported (?:global|class)[^.]*: (?:GLOBAL )?([\w.]+)", str(error))
     if found:
         return "it has an object of the class %s, not only tensors" % found.group(1)
-    text = str(error).strip().split("\n")[0].rstrip(".")
+    text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
+    text = text.strip().split("\n")[0].rstrip(".")
+    if "weights_only" in text:
+        text = ""
     return "it is no archive of tensors (%s)" % (text or type(error).__name__)
 
 
@@ -239,7 +242,14 @@ def _has_rnn(state):
 
 def _with_rest(contents, saved, name, facts):
     """Adds to the contents of `saved[name]` what the dict `saved` has beside it."""
-    rest = [str(key) for key in saved if key != name]
+    others = [str(key) for key in saved if key != name and _has_rnn(saved[key])]
+    if others:
+        note = (
+            "Only the RNNs of %r are read. Left out are those of %s: to read these, save that "
+            "state_dict as a file of its own." % (str(name), ", ".join(map(repr, others)))
+        )
+        contents = contents._replace(notes=[*contents.notes, note])
+    rest = [str(key) for key in saved if key != name and str(key) not in others]
     parameters = saved[name]
     optimizer = next((key for key in _OPTIMIZERS if key in saved), "")
     state = torch_optimizers.read(parameters, saved.get(optimizer)) if name in _MODELS else None

@@ -147,7 +147,9 @@ def _run_onnx(model, frozen, sample):
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        names = {value.name for value in session.get_inputs()}
+        # A placeholder with a default becomes an input with an initializer.
+        inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
+        names = {value.name for value in inputs}
         feeds = {name: array for name, array in sample.items() if name in names}
         return session.run(list(frozen.outputs), feeds)
     except Exception as error:  # of ONNX Runtime, whose errors have no common class

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
 import numpy as np
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
-from cudnn_rnn.exchange.contents import library, replacing
+from cudnn_rnn.exchange.contents import library, replacing, require_file_or_nothing
 from cudnn_rnn.exchange.onnx_format import OPERATORS
 from cudnn_rnn.onnx import _comparison, _handlers, _loops, _nodes, _sources
 
@@ -63,8 +63,8 @@ def export_onnx(
       output: the path of the file to write.
       signature: the key of the signature to export; default: "serving_default", or the only one.
       inputs, outputs: names of tensors, for a graph without signatures; the default of `inputs` is
-        all placeholders. Or, as `outputs`, some of a signature's.
-      opset: the version of ONNX's operators, 13 or newer.
+        the placeholders that `outputs` depend on. Or, as `outputs`, some of a signature's.
+      opset: the version of ONNX's operators, from 13 to the newest of tf2onnx.
       overwrite: whether to replace `output` if it exists.
       check: whether to compare the results.
       sample: arrays by names of inputs, in place of random ones.
@@ -75,7 +75,8 @@ def export_onnx(
     Raises:
       FileNotFoundError: there is no model at this path.
       FileExistsError: `output` exists, and `overwrite` is False.
-      cudnn_rnn.exchange.ExchangeError: tf2onnx is not installed.
+      cudnn_rnn.exchange.ExchangeError: tf2onnx is not installed, or `output` is a folder, a device
+        or something else that no file replaces.
       ValueError: the model is damaged, or has something that ONNX cannot express; names are
         unknown; or the results differ.
     """
@@ -85,17 +86,21 @@ def export_onnx(
             "export_onnx needs TensorFlow 2, this is %s. Copy the SavedModel, the frozen graph, or "
             "the .meta file with its checkpoint: TensorFlow 2 exports it." % tf.__version__
         )
-    if os.path.lexists(output) and not overwrite:
+    require_file_or_nothing(output)
+    if os.path.exists(output) and not overwrite:
         raise FileExistsError(
             "%s exists. Choose another path, or pass overwrite=True (--force) to replace it."
             % output
         )
     library("tf2onnx", "onnx")  # needs onnx, too
-    newest = library("onnx.defs", "onnx").onnx_opset_version()
+    newest = min(
+        library("onnx.defs", "onnx").onnx_opset_version(),
+        max(library("tf2onnx.constants", "onnx").OPSET_TO_IR_VERSION),
+    )
     if not _nodes.OLDEST_OPSET <= opset <= newest:
         raise ValueError(
-            "opset must be from %d to %d, the newest of the installed onnx, but is %r."
-            % (_nodes.OLDEST_OPSET, newest, opset)
+            "opset must be from %d to %d, the newest that the installed onnx and tf2onnx have, but "
+            "is %r." % (_nodes.OLDEST_OPSET, newest, opset)
         )
     with _quiet(), _with_handlers(), _explaining_errors(model):
         frozen = _sources.read(model, _sources.Names(signature, inputs, outputs))

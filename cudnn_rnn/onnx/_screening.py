@@ -72,7 +72,7 @@ def check(path: str, graph_def: Any, starts: Iterable[str], allowed: Iterable[st
       allowed: names of stateful ops.
     """
     allowed = set(allowed)
-    for node in _reached(graph_def, starts):
+    for node in reached(graph_def, starts):
         definition = op_definition(node.op)
         if definition is not None and definition.is_stateful and node.op not in allowed:
             raise ValueError(
@@ -91,7 +91,7 @@ def check_states(
     of random seeds, for example. `others` are names of nodes that run besides.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
-    nodes = {node.name: node for node in _reached(graph_def, [*outputs, *others])}
+    nodes = {node.name: node for node in reached(graph_def, [*outputs, *others])}
     bodies = [([node for node in graph_def.node if node.name in nodes], list(outputs))]
     for name in {name for node in nodes.values() for name in (node.op, *functions_in(node.attr))}:
         if name in functions:
@@ -157,7 +157,7 @@ def _ancestors(nodes: Iterable[Any], names: Iterable[str]) -> Set[str]:
     return found
 
 
-def _reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
+def reached(graph_def: Any, starts: Iterable[str]) -> Iterator[Any]:
     """Yields the nodes that others need, and all nodes of the functions that they call."""
     nodes = {node.name: node for node in graph_def.node}
     functions = {function.signature.name: function for function in graph_def.library.function}

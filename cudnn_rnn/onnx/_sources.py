@@ -303,7 +303,10 @@ def _named(path, graph_def, names):
             "%s. Its placeholders: %s."
             % (path, _ADVICE, _listed(ends), _listed(_placeholders(graph_def)))
         )
-    inputs = names.inputs or _placeholders(graph_def)
+    inputs = names.inputs
+    if not inputs:  # The Saver has placeholders too, and so may other parts of the graph.
+        needed = {node.name for node in _screening.reached(graph_def, names.outputs)}
+        inputs = [name for name in _placeholders(graph_def) if name in needed]
     for argument, given in (("inputs", inputs), ("outputs", names.outputs)):
         unknown = [name for name in given if node_of(name) not in nodes]
         if unknown:

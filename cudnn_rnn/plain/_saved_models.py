@@ -1,5 +1,6 @@
 """Rewrites SavedModels."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from cudnn_rnn.plain._unused import nodes_of
 _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
 # The hash of the original graph. TensorFlow loads models without it.
 _FINGERPRINT = "fingerprint.pb"
+_TYPES_THAT_NUMPY_LACKS = (tf.errors.UnimplementedError, NotImplementedError, TypeError)
 
 _Path = Union[str, os.PathLike]
 
@@ -45,10 +47,10 @@ def export_plain(
 
     Raises:
       FileNotFoundError: `saved_model` is not a SavedModel.
-      FileExistsError: `output` exists, and `overwrite` is False.
+      FileExistsError: `output` exists, and `overwrite` is False or `output` is no folder.
       OSError: `output` cannot be written.
-      ValueError: `output` is inside `saved_model`; the SavedModel is damaged; or as
-        `plain_graph_def`.
+      ValueError: `output` is inside `saved_model`; the SavedModel is damaged or lacks a
+        file; or as `plain_graph_def`.
     """
     return export(saved_model, output, training, overwrite).replaced_nodes
 
@@ -56,6 +58,11 @@ def export_plain(
 def export(saved_model: _Path, output: _Path, training: bool, overwrite: bool) -> Changes:
     """Does what `export_plain` does."""
     saved_model, output = os.path.abspath(saved_model), os.path.abspath(output)
+    if os.path.lexists(output) and not os.path.isdir(output):
+        raise FileExistsError(
+            "%s exists and is no folder. Choose another path, or remove it: only a folder is "
+            "replaced by the new folder." % output
+        )
     if os.path.lexists(output) and not overwrite:
         raise FileExistsError(
             "%s exists. Choose another path, or pass overwrite=True (--force) to replace it."
@@ -81,8 +88,41 @@ def export(saved_model: _Path, output: _Path, training: bool, overwrite: bool) -
         raise ValueError(
             "%s has no CudnnRNN nodes: it runs without cudnn_rnn as it is." % saved_model
         )
+    for meta_graph in model.meta_graphs:
+        _check_files(meta_graph, saved_model)
     _write(model, saved_model, output, file_name)
     return total
+
+
+def _check_files(meta_graph, folder):
+    """Raises `ValueError` if variables or assets of a MetaGraph are missing or damaged.
+
+    The copy could not be loaded. A graph without variables has no `SaverDef`.
+    """
+    prefix = os.path.join(folder, "variables", "variables")
+    needed = [os.path.join(folder, "assets", one.filename) for one in meta_graph.asset_file_def]
+    if meta_graph.saver_def.restore_op_name:
+        needed.append(prefix + ".index")
+    for path in needed:
+        if not os.path.isfile(path):
+            raise ValueError(
+                "%s has no file %s, which its graph needs. Get the whole folder from its source "
+                "again." % (folder, path)
+            )
+    if not meta_graph.saver_def.restore_op_name:
+        return
+    key = None
+    try:
+        reader = tf.train.NewCheckpointReader(prefix)
+        for key in sorted(reader.get_variable_to_shape_map()):
+            with contextlib.suppress(*_TYPES_THAT_NUMPY_LACKS):
+                reader.get_tensor(key)  # compares the checksum, too
+    except Exception as error:  # the classes depend on the version of TensorFlow
+        what = "variables are" if key is None else "variable %s is" % key
+        raise ValueError(
+            "%s cannot be read: its %s damaged: %s. Get the whole folder from its source again."
+            % (folder, what, str(error).strip().rstrip("."))
+        ) from error
 
 
 def read(folder):
@@ -95,6 +135,11 @@ def read(folder):
             if name == _TEXT:
                 return text_format.Parse(content.decode("utf-8"), SavedModel()), name
             return SavedModel.FromString(content), name
+    if folder.endswith((".keras", ".h5", ".hdf5")) and os.path.isfile(folder):
+        raise FileNotFoundError(
+            "%s is a Keras model, not the folder of a SavedModel. Load it with Keras, write a "
+            "SavedModel with model.export(folder), and export that." % folder
+        )
     if os.path.isfile(folder):
         raise FileNotFoundError(
             "%s is a file, not the folder of a SavedModel. A frozen graph can become an OUT that "

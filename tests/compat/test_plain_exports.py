@@ -1,6 +1,7 @@
 """Exports without this package's ops: SavedModels in text form, and what an export refuses."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -52,6 +53,38 @@ def test_a_saved_model_without_nodes_is_refused(tmp_path):
     with pytest.raises(ValueError, match="model has no CudnnRNN nodes: it runs without cudnn_rnn"):
         cudnn_rnn.export_plain(tmp_path / "model", tmp_path / "plain")
     assert os.listdir(str(tmp_path)) == ["model"]
+
+
+@pytest.mark.parametrize("damage", ["no folder", "no index", "no data", "truncated", "changed"])
+def test_damaged_variables_are_refused(tmp_path, damage):
+    save_text_model(tmp_path / "model")
+    variables = tmp_path / "model" / "variables"
+    data = variables / "variables.data-00000-of-00001"
+    content = data.read_bytes()
+    if damage == "no folder":
+        shutil.rmtree(str(variables))
+    elif damage == "no index":
+        (variables / "variables.index").unlink()
+    elif damage == "no data":
+        data.unlink()
+    else:
+        data.write_bytes(content[:100] if damage == "truncated" else b"\0\1" + content[2:])
+    with pytest.raises(ValueError, match="model (has no file|cannot be read: its variable).*again"):
+        cudnn_rnn.export_plain(tmp_path / "model", tmp_path / "plain")
+    assert os.listdir(str(tmp_path)) == ["model"]
+
+
+def test_missing_assets_are_refused(tmp_path):
+    save_text_model(tmp_path / "model")
+    path = tmp_path / "model" / "saved_model.pbtxt"
+    model = text_format.Parse(path.read_text(), SavedModel())
+    model.meta_graphs[0].asset_file_def.add(filename="words.txt")
+    path.write_text(text_format.MessageToString(model))
+    with pytest.raises(ValueError, match="has no file .*model/assets/words.txt, which its graph"):
+        cudnn_rnn.export_plain(tmp_path / "model", tmp_path / "plain")
+    (tmp_path / "model" / "assets").mkdir()
+    (tmp_path / "model" / "assets" / "words.txt").write_text("a")
+    assert cudnn_rnn.export_plain(tmp_path / "model", tmp_path / "plain") == 1
 
 
 def test_a_function_that_returns_many_outputs_of_a_node():

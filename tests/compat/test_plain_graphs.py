@@ -445,8 +445,7 @@ def graph_of_a_gru(width, states, training=False):
         inputs = tf.placeholder(tf.float32, [None, None, width], "inputs")
         state = tf.placeholder(tf.float32, [states, None, UNITS], "state")
         params = tf.constant(initial_params(1, "gru"))
-        model = cudnn_rnn.CudnnGRU(LAYERS, UNITS, WIDTH)
-        output = model(inputs, state, params, is_training=training)[0]
+        output = cudnn_rnn_ops.cudnn_gru(inputs, state, params, training)[0]
         if training:
             tf.gradients(output, params)
     return graph.as_graph_def()
@@ -503,6 +502,13 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
     cudnn_rnn.export_plain(model, tmp_path / "plain", training=True, overwrite=True)
     assert os.listdir(str(tmp_path)) == ["plain"]
     assert not (tmp_path / "plain" / "mine").exists()
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(str(tmp_path / "fifo"))
+    (tmp_path / "link").symlink_to("nothing")
+    for name in ("file", "fifo", "link"):
+        with pytest.raises(FileExistsError, match=name + " exists and is no folder. Choose"):
+            cudnn_rnn.export_plain(model, tmp_path / name, training=True, overwrite=True)
+    assert sorted(os.listdir(str(tmp_path))) == ["fifo", "file", "link", "plain"]
 
 
 @needs_projection

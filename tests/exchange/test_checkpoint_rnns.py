@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
 
+import cudnn_rnn
 from cudnn_rnn import exchange
 from cudnn_rnn.exchange import Contents, checkpoint_format
 from helpers.exchange_models import assert_same, random_rnn
+from helpers.versions import needs_tensorflow_2
 
 pytestmark = pytest.mark.ci
 
@@ -179,3 +183,34 @@ def test_the_powers_of_adam_are_left_out_with_its_slots():
     planned = checkpoint_format.plan(source, "1.4", variable="kernel")
     assert planned.notes == [] and set(powers) < set(planned.arrays)
     np.testing.assert_array_equal(planned.arrays["kernel/Adam_1"], rnn.to_opaque())
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_vector_in_a_saved_model_of_tensorflow_2(tmp_path, dtype):
+    """Its nodes are in functions and do not tell which variable is the vector: a note does."""
+    rnn, path = random_rnn("gru", 1, 4, 3), tmp_path / "exported"
+    with tensorflow.init_scope():
+        model, module = cudnn_rnn.CudnnGRU(1, 4, 3, dtype=getattr(tf, dtype)), tensorflow.Module()
+        module.params = tensorflow.Variable(tf.cast(rnn.to_opaque(), dtype))
+        module.matrix = tensorflow.Variable(tf.zeros([2, 3]))
+
+        @tensorflow.function(input_signature=[tensorflow.TensorSpec([None, 2, 3], dtype)])
+        def call(inputs):
+            return model(inputs, tf.zeros([1, 2, 4], dtype), module.params, is_training=False)
+
+        module.call = call
+        tensorflow.saved_model.save(module, str(path))
+    contents = exchange.read(path)
+    assert contents.rnns == [] and len(contents.notes) == 1
+    assert "has RNNs (gru), and no RNN was found by the names of variables" in contents.notes[0]
+    assert "may be the opaque vector of one: params, [108]. Give rnn_mode" in contents.notes[0]
+    with pytest.raises(exchange.ExchangeError, match="has no RNN. .*--rnn-mode, --num-units"):
+        exchange.convert(path, tmp_path / "rnn.npz", "npz")
+    facts = dict(rnn_mode="gru", num_units=4, num_layers=1, direction="unidirectional")
+    if dtype == "float32":
+        assert_same(exchange.read(path, **facts).rnns[0], rnn.with_scope("params"))
+    else:
+        with pytest.raises(exchange.ExchangeError, match="dtypes bfloat16; expected one of"):
+            exchange.read(path, **facts)
+    assert "None is that of an RNN with" in exchange.read(path, **dict(facts, num_units=5)).notes[0]

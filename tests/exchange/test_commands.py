@@ -14,7 +14,7 @@ from cudnn_rnn import exchange
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn.cli import convert
 from cudnn_rnn.cli.main import main
-from cudnn_rnn.exchange import torch_format
+from cudnn_rnn.exchange import npz_format, torch_format
 from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.golden import GoldenCheckpoint, read_checkpoint
@@ -317,6 +317,61 @@ def test_writes_without_an_rnn_or_a_place_for_it(tmp_path):
         with pytest.raises(exchange.ExchangeError, match=expected):
             exchange.write(file / ("rnn.npz" if to == "npz" else "rnn"), [rnn], to)
     assert os.listdir(str(tmp_path)) == ["file"] and file.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "link to a FIFO", "link to nothing"])
+@pytest.mark.parametrize("to", ["npz", "1.4"])
+def test_nothing_takes_the_place_of_what_is_no_file(capsys, tmp_path, path, to, kind):
+    out = tmp_path / ("rnn.npz" if to == "npz" else "rnn")
+    place = out if to == "npz" else tmp_path / "rnn.index"
+    if kind == "FIFO":
+        os.mkfifo(str(place))
+    else:
+        place.symlink_to("target")
+    if kind == "link to a FIFO":
+        os.mkfifo(str(tmp_path / "target"))
+    before = sorted((one.name, one.lstat().st_mode) for one in tmp_path.iterdir())
+    for options in ([], ["--force"], ["--dry-run"]):
+        status, _, err = run(capsys, "convert", path, out, "--to", to, *options)
+        assert status == 1
+        assert "%s is a device, a FIFO, a socket or a link to nothing" % place in err
+        assert "Remove it, or choose another name." in err and err.count("\n") == 1
+    assert sorted((one.name, one.lstat().st_mode) for one in tmp_path.iterdir()) == before
+    if to == "npz":
+        with pytest.raises(exchange.ExchangeError, match="npz is a device, a FIFO"):
+            npz_format.write(str(out), [random_rnn("gru")])
+
+
+def test_whole_models_of_keras(capsys, tmp_path):
+    """The weights alone of a whole model are refused; a folder is made; damage names the file."""
+    model, target = tmp_path / "model.h5", tmp_path / "new" / "model.h5"
+    exchange.write(model, [random_rnn("gru")], "keras")
+    status, _, err = run(capsys, "convert", model, tmp_path / "x.weights.h5", "--to", "keras")
+    assert status == 1 and "x.weights.h5 is for the weights of RNNs alone" in err
+    assert "--scope" in err and os.listdir(str(tmp_path)) == ["model.h5"]
+    status, _, err = run(capsys, "convert", model, target, "--to", "keras", "--dry-run")
+    assert (status, err) == (0, "") and not target.parent.exists()
+    status, _, err = run(capsys, "convert", model, target, "--to", "keras")
+    assert status == 0 and "The folder %s is new." % target.parent in err
+    assert_same(exchange.read(target).rnns[0], exchange.read(model).rnns[0])
+    with zipfile.ZipFile(str(tmp_path / "model.keras"), "w") as archive:
+        archive.writestr("config.json", "{}")
+    whole = (tmp_path / "model.keras").read_bytes()
+    (tmp_path / "model.keras").write_bytes(whole[: len(whole) // 2])
+    status, _, err = run(
+        capsys, "convert", tmp_path / "model.keras", tmp_path / "y.h5", "--to", "keras"
+    )
+    assert status == 1 and "model.keras is a damaged ZIP archive" in err and "File is not" in err
+
+
+@pytest.mark.parametrize("to, name", [("npz", "rnn.npz"), ("cells", "rnn")])
+def test_a_variable_for_a_target_without_one(capsys, tmp_path, path, to, name):
+    out = tmp_path / name
+    status, _, err = run(capsys, "convert", path, out, "--to", to, "--variable", "x")
+    assert status == 1 and list(tmp_path.iterdir()) == []
+    assert "--variable is the key of the opaque variable, which --to %s does not" % to in err
+    with pytest.raises(exchange.ExchangeError, match="opaque variable, which .* does not write"):
+        exchange.write(out, [random_rnn("gru")], to, variable="x")
 
 
 def test_the_command_knows_all_targets():

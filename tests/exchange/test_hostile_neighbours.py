@@ -253,6 +253,52 @@ def test_onnx_nodes_without_names():
     assert_same(found, rnn)
 
 
+@needs_tensorflow_2
+def test_onnx_weights_behind_identities(tmp_path):
+    """PyTorch writes equal initializers once; the others are nodes that hand it on."""
+    import onnx
+
+    rnn = random_rnn("gru", bidirectional=True)
+    model = onnx_format.to_model([rnn])
+    nodes = [node for node in model.graph.node if node.op_type == "GRU"]
+    for number, node in enumerate(nodes):
+        for place in (1, 2, 3):
+            old, names = node.input[place], ["%d_%d_%d" % (number, place, n) for n in (0, 1)]
+            model.graph.node.insert(0, onnx.helper.make_node("Identity", names[:1], names[1:]))
+            model.graph.node.insert(0, onnx.helper.make_node("Identity", [old], names[:1]))
+            node.input[place] = names[1]
+    onnx.save(model, str(tmp_path / "rnn.onnx"))
+    contents = exchange.read(tmp_path / "rnn.onnx")
+    assert_same(contents.rnns[0], rnn)
+    assert contents.others == []
+    nodes[0].input[1] = "cast"
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", ["layer_0/W"], ["cast"], to=1))
+    with pytest.raises(exchange.ExchangeError, match="W, 'cast', is no constant"):
+        onnx_format.from_model(model)
+
+
+@needs_tensorflow_2
+def test_an_onnx_node_that_cannot_be_read_hides_no_other(tmp_path):
+    import onnx
+
+    rnns = [random_rnn("gru", scope="first"), random_rnn("lstm", scope="second")]
+    model = onnx_format.to_model(rnns)
+    node = [node for node in model.graph.node if node.op_type == "GRU"][0]
+    node.attribute.append(onnx.helper.make_attribute("clip", 3.0))
+    path = tmp_path / "rnns.onnx"
+    onnx.save(model, str(path))
+    contents = exchange.read(path)
+    assert [(rnn.scope, rnn.num_layers) for rnn in contents.rnns] == [("first", 1), ("second", 2)]
+    assert len(contents.problems) == 1 and "'first/layer_0' has clip=3" in contents.problems[0]
+    assert contents.notes == []
+    with pytest.raises(exchange.ExchangeError, match="cannot be read. Pick another one"):
+        exchange.convert(path, tmp_path / "rnn.npz", "npz")
+    exchange.convert(path, tmp_path / "rnn.npz", "npz", scope="second")
+    assert_same(exchange.read(tmp_path / "rnn.npz").rnns[0], rnns[1])
+    with pytest.raises(exchange.ExchangeError, match="clip=3"):
+        onnx_format.from_model(model)
+
+
 # PyTorch
 
 
@@ -342,6 +388,27 @@ def test_torch_tensors_without_plain_memory(tmp_path):
         )[kind]
         with pytest.raises(exchange.ExchangeError):
             torch_format.from_state_dict({"weight_ih_l0": tensor, "weight_hh_l0": tensor})
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("content", [b"\x80\x02 x", b"\x08\x0a\x12", b"\x80\x04\x95", b"", b"x"])
+def test_torch_does_not_advise_to_run_the_code_of_a_file(tmp_path, content):
+    path = tmp_path / "rnn.pt"
+    path.write_bytes(content)
+    with pytest.raises(exchange.ExchangeError, match="it is no archive of tensors") as caught:
+        exchange.read(path)
+    assert "weights_only" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+@needs_tensorflow_2
+def test_another_state_dict_of_torch_is_told(tmp_path):
+    import torch
+
+    states = [torch.nn.LSTM(3, 4).state_dict(), torch.nn.GRU(3, 4).state_dict()]
+    torch.save({"a": states[0], "epoch": 3, "b": states[1]}, str(tmp_path / "rnns.pt"))
+    contents = exchange.read(tmp_path / "rnns.pt")
+    assert [rnn.rnn_mode for rnn in contents.rnns] == ["lstm"] and contents.others == ["epoch"]
+    assert "Only the RNNs of 'a' are read. Left out are those of 'b'" in contents.notes[0]
 
 
 # NumPy

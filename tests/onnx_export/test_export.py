@@ -47,6 +47,10 @@ def test_the_command(tmp_path, capfd, frozen):
     assert "2 LSTM, GRU and RNN nodes; wrote %s." % out in printed
     assert main(command) == 1
     assert "exists. Choose another path, or" in capfd.readouterr().err
+    os.mkfifo(str(tmp_path / "fifo.onnx"))
+    assert main(["export", str(path), str(tmp_path / "fifo.onnx"), "--force"]) == 1
+    assert "fifo.onnx is a device, a FIFO, a socket or a link" in capfd.readouterr().err
+    (tmp_path / "fifo.onnx").unlink()
     arrays = arrays_for(LSTM, LENGTHS["mixed"], "float32")
     np.savez(str(tmp_path / "sample.npz"), **{name: arrays[name] for name in inputs})
     command += ["--force", "--inputs", ",".join(inputs)]
@@ -70,6 +74,10 @@ def test_the_command(tmp_path, capfd, frozen):
         (["rnn.pb", "out.onnx", "--outputs", "nothing"], "outputs has 'nothing', but"),
         (["rnn.pb", "out.onnx", "--outputs", "output", "--inputs", "x"], "inputs has 'x', but"),
         (["rnn.pb", "out.onnx", "--opset", "9"], "opset must be from 13 to"),
+        (["rnn.pb", "out.onnx", "--opset", "99"], "opset must be from 13 to"),
+        (["rnn.pb", "out.onnx", "--opset", "21"], "opset must be from 13 to 18, the newest that"),
+        (["rnn.pb", "OUT.ONNX"], "does not say which tensors are its outputs"),
+        (["k.keras", "out"], "k.keras is a Keras model, not the folder of a SavedModel. Load it"),
         (["rnn.pb", "out.onnx", "--training"], "--training is not for ONNX"),
         (["rnn.pb", "out", "--no-check"], "--no-check is only for an OUT that ends with .onnx"),
         (["text", "out.onnx"], "text cannot be read as a GraphDef"),
@@ -85,6 +93,7 @@ def test_the_command(tmp_path, capfd, frozen):
 def test_errors_of_the_command(tmp_path, monkeypatch, capfd, frozen, arguments, text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("this is no graph")
+    (tmp_path / "k.keras").write_text("")
     content = frozen[0].read_bytes()
     (tmp_path / "half.pb").write_bytes(content[:-100])
     (tmp_path / "other.pb").write_bytes(content.replace(b"CudnnRNNV3", b"CudnnRNNV9"))

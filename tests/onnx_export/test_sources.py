@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3
@@ -46,6 +47,20 @@ def test_graphs_of_tensorflow_1(tmp_path, folder, kind):
     has_loop = bool(case["num_proj"])
     assert done.nodes == (0 if has_loop else case["num_layers"]) and bool(done.loops) == has_loop
     assert done.largest_difference < 1e-5 and done.not_compared is None
+
+
+def test_inputs_are_the_placeholders_of_the_outputs(tmp_path):
+    """Not those of the Saver, two placeholders with defaults, nor those of other outputs."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        first = tf.placeholder(tf.float32, [None, 2], "first")
+        tf.placeholder(tf.float32, [None, 2], "unused")
+        scale = tf.placeholder_with_default(tf.constant(2.0), [], "scale")
+        tf.identity(first * scale * tf.get_variable("v", [2]), "y")
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, str(tmp_path / "model"))
+    path = tmp_path / "model.onnx"
+    done = cudnn_rnn.export_onnx(tmp_path / "model.meta", path, outputs=["y"])
+    assert done.inputs == ["first", "scale"] and done.largest_difference < 1e-6
 
 
 @pytest.mark.parametrize(
