@@ -395,7 +395,7 @@ class _RNNLayer(Layer):
         Raises:
           TypeError: an argument has the wrong type or dtype.
           ValueError: an argument has the wrong static shape. A wrong shape that is known only at
-            run time raises `InvalidArgumentError` when the op runs.
+            run time raises `InvalidArgumentError` when the op runs, except of narrower inputs.
         """
         num_states = len(self.state_shape(1))
         if initial_state is None:

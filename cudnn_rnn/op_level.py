@@ -324,7 +324,7 @@ class CudnnLSTM(_OpLevelRNN):
         Raises:
           TypeError: an argument has the wrong type or dtype.
           ValueError: an argument has the wrong static shape. A wrong shape that is known only at
-            run time raises `InvalidArgumentError` when the op runs.
+            run time raises `InvalidArgumentError` when the op runs, except of narrower inputs.
         """
         return self._call(
             input_data, input_h, input_c, params, is_training, sequence_lengths, time_major

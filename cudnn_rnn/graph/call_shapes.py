@@ -60,20 +60,18 @@ def result_shapes(config, tensors, sizes, time_major, input_name):
 
 
 def ensured(config, tensors, sizes, time_major):
-    """Returns the tensors; nodes check the sizes of the model that static shapes leave open.
+    """Returns the tensors; nodes check the sizes of states that their static shapes leave open.
 
-    The kernels take all sizes from the tensors. The arguments are those of `result_shapes`, after
-    which this is called.
+    The kernels take all sizes from the tensors. The width of the input stays open: graphs run one
+    model on inputs of several widths, with the front of its parameters. The arguments are those of
+    `result_shapes`, after which this is called.
     """
-    units = sizes.num_units
-    expected = [(None, sizes.input_size), (sizes.num_states, config.num_proj or units)]
-    if config.rnn_mode == CUDNN_LSTM:
-        expected.append((sizes.num_states, units))
-    checked = [
-        ensured_shape(tensor, _in_order(time_major, first, None, last))
-        for tensor, (first, last) in zip(tensors, expected)
-    ]
-    return (*checked, *tensors[len(checked) :])
+    input_data, *states = tensors
+    widths = [config.num_proj or sizes.num_units, sizes.num_units]
+    for index in range(2 if config.rnn_mode == CUDNN_LSTM else 1):
+        shape = _in_order(time_major, sizes.num_states, None, widths[index])
+        states[index] = ensured_shape(states[index], shape)
+    return (input_data, *states)
 
 
 def refuse_missing(config, values, sizes, time_major):
