@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import cudnn_rnn.keras as ours
-from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.keras_layers import IS_KERAS_3, keras, needs_keras_3
 from helpers.versions import IS_TENSORFLOW_1
 
 layers = keras.layers
@@ -132,7 +132,7 @@ POLICY_WAYS = {
 }
 
 
-@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has no such policies")
+@needs_keras_3
 @pytest.mark.parametrize("way", sorted(POLICY_WAYS))
 @pytest.mark.parametrize("policy", [policy_map, own_policy])
 def test_policies_of_dtypes_are_kept(tmp_path, policy, way):
@@ -144,7 +144,7 @@ def test_policies_of_dtypes_are_kept(tmp_path, policy, way):
         assert made["elsewhere"].compute_dtype == "float16"
 
 
-@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has no such policies")
+@needs_keras_3
 def test_policies_of_layers_of_keras(tmp_path):
     """Maps are read as they are, but only with policies that the program or Keras has."""
     policies, path = policy_map(), str(tmp_path / "model.keras")
@@ -166,7 +166,7 @@ def test_a_policy_of_another_keras_becomes_its_name(class_name):
     assert layer.dtype == "float64"
 
 
-@pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 writes no name of the program's class")
+@needs_keras_3
 def test_an_initializer_of_the_program_keeps_its_dtype():
     @keras.utils.register_keras_serializable("test_keras_reload")
     class OwnInitializer(keras.initializers.Zeros):
