@@ -248,6 +248,13 @@ def without_autograph(function: _Function) -> _Function:
         # TensorFlow 1's decorator hides the names of the arguments, which Keras inspects.
         function.__dict__["__ag_compiled"] = True
         return function
-    decorated = tf.autograph.experimental.do_not_convert(function)
-    decorated.__signature__ = inspect.signature(function)  # inspect.getfullargspec reads only this
-    return decorated
+    return with_signature_of(function, tf.autograph.experimental.do_not_convert(function))
+
+
+def with_signature_of(function: _Function, wrapper: Any) -> _Function:
+    """Returns the wrapper, which `inspect.getfullargspec` then describes as it does the function.
+
+    It ignores the function that `functools.wraps` notes in the wrapper.
+    """
+    wrapper.__signature__ = inspect.signature(function)
+    return wrapper

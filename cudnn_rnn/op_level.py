@@ -23,11 +23,11 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
-from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import tf, with_signature_of
 from cudnn_rnn.graph import calls, canonical
 from cudnn_rnn.graph.call_shapes import Sizes
 from cudnn_rnn.graph.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
@@ -75,7 +75,7 @@ def _explaining_missing_sizes(constructor: _Function) -> _Function:
             )
         constructor(self, *arguments, **named)
 
-    return _with_signature_of(constructor, checked)
+    return with_signature_of(constructor, checked)
 
 
 def _explaining_missing_tensors(call: _Function) -> _Function:
@@ -90,13 +90,7 @@ def _explaining_missing_tensors(call: _Function) -> _Function:
                 named.update(dict.fromkeys(missing))
         return call(self, *arguments, **named)
 
-    return _with_signature_of(call, checked)
-
-
-def _with_signature_of(function: _Function, wrapper: Any) -> _Function:
-    """Returns the wrapper, of which `inspect.getfullargspec` says what it says of the function."""
-    wrapper.__signature__ = inspect.signature(function)
-    return cast(_Function, wrapper)
+    return with_signature_of(call, checked)
 
 
 class _OpLevelRNN:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import numbers
 from typing import Any, Callable, TypeVar
+
+from cudnn_rnn._compat import with_signature_of
 
 _Constructor = TypeVar("_Constructor", bound=Callable[..., Any])
 
@@ -34,5 +35,4 @@ def refuse_input_size(constructor: _Constructor) -> _Constructor:
             raise ValueError(_ADVICE % (name, third, " in place of input_mode", name, name))
         constructor(self, *arguments, **named)
 
-    checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]
+    return with_signature_of(constructor, checked)
