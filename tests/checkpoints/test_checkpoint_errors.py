@@ -204,7 +204,7 @@ def test_a_missing_checkpoint(session, tmp_path):
 @pytest.mark.parametrize("sharded", [False, True])
 def test_damage_to_another_variable(session, tmp_path, use_resource, sharded, damage, found):
     """Damage to another variable is found before anything is restored."""
-    if damage == "other_shape":  # with which TensorFlow restores a resource variable
+    if damage == "other_shape":  # TensorFlow restores a resource variable of any shape.
         use_resource = False
     with tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
         models, path = saved_models(session, tmp_path, "layer", sharded=sharded)

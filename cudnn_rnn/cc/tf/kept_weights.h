@@ -22,15 +22,16 @@
 
 namespace cudnn_rnn {
 
-// Of a node: names of nodes that pass on a constant or a resource variable's value. If the node's
-// parameters come from one of them, they are copied before they are written to while a reference is
-// held. An import may have put a prefix before the names, or other parameters in their place.
+// A node's attribute: names of nodes that pass on a constant or a resource variable's value. If the
+// parameters come from one of them, TensorFlow copies their buffer before it writes to it while a
+// reference is held. An import may put a prefix before the names, or replace the parameters.
 constexpr char kCopiedOnWriteAttribute[] = "_cudnn_rnn_copied_on_write";
 
 // The environment variable that turns the keeping off if it is 0 or false.
 constexpr char kKeepWeightsVariable[] = "CUDNN_RNN_KEEP_WEIGHTS";
 
-// Returns whether the attribute says it of a node and the environment variable allows it.
+// Sets whether a node keeps weights: its parameters come from a node that the attribute names, and
+// the environment variable allows it.
 TfStatus ReadKeepsWeights(::tensorflow::OpKernelConstruction* context, bool* keeps_weights);
 
 // Thread-safe. Keeps at most one set of packed weights, and with it a reference to the parameters.
