@@ -15,6 +15,11 @@ _EXTERNAL = 1  # TensorProto.EXTERNAL
 _FLOATING = (1, 10, 11, 16)  # TensorProto.FLOAT, FLOAT16, DOUBLE, BFLOAT16
 
 
+def is_of_onnx(node: Any) -> bool:
+    """Returns whether a node's operator is one of ONNX itself, whose domain has two names."""
+    return node.domain in ("", "ai.onnx")
+
+
 class Constants:
     """The initializers and `Constant` nodes of a graph, also behind `Identity` nodes.
 
@@ -38,7 +43,7 @@ class Constants:
             values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
             if node.op_type == "Constant" and values and node.output:
                 self._add(node.output[0], values[0])
-            if node.op_type == "Identity" and not node.domain and len(node.input) == 1:
+            if node.op_type == "Identity" and is_of_onnx(node) and len(node.input) == 1:
                 if node.input[0] in self and node.output and node.output[0] not in self:
                     self._origins[node.output[0]] = self.origin(node.input[0])
         self._left = _USES * model.ByteSize()

@@ -20,12 +20,11 @@ ONNX's orders of gates are i, o, f, c and z (cuDNN's update gate u), r, h. Its G
 from __future__ import annotations
 
 import collections
-import functools
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cudnn_rnn.exchange import onnx_stacks
+from cudnn_rnn.exchange import onnx_checks, onnx_stacks
 from cudnn_rnn.exchange.contents import (
     Contents,
     ExchangeError,
@@ -39,7 +38,7 @@ from cudnn_rnn.exchange.contents import (
     sentence,
     zero_bias,
 )
-from cudnn_rnn.exchange.onnx_arrays import Constants
+from cudnn_rnn.exchange.onnx_arrays import Constants, is_of_onnx
 from cudnn_rnn.model import dialects
 from cudnn_rnn.model.spec import CUDNN_GRU, CUDNN_LSTM, CUDNN_RNN_RELU, CUDNN_RNN_TANH
 from cudnn_rnn.model.weights import RnnWeights
@@ -253,7 +252,7 @@ def from_model(model: Any) -> Contents:
 
 def _contents(model, path):
     """Returns the RNNs in a model whose file is `path`, and the nodes that cannot be read."""
-    _require_text(model.graph)
+    onnx_checks.require_text(model.graph)
     constants = Constants(model, path)
     producers: Dict[str, Any] = {}
     for node in model.graph.node:
@@ -263,7 +262,7 @@ def _contents(model, path):
             producers[output] = node
     nodes, weights, problems = [], {}, []
     for node in model.graph.node:
-        if node.op_type in _GATES and not node.domain:
+        if node.op_type in _GATES and is_of_onnx(node):
             try:
                 rnn_mode = _checked_mode(node, constants)
             except ExchangeError as error:
@@ -273,7 +272,7 @@ def _contents(model, path):
             weights[id(node)] = _read_node(node, rnn_mode, constants)
     if problems and not nodes:
         raise ExchangeError("\n".join(problems))
-    _require_inputs(model.graph, producers, constants)
+    onnx_checks.require_inputs(model.graph, producers, constants)
 
     def sizes(node):
         rnn = weights.get(id(node))
@@ -299,45 +298,8 @@ def _contents(model, path):
         and not layer.source.is_stacked
         and id(producers[layer.source.output]) in weights
     ]
-    unknown = {node.op_type for node in model.graph.node if not node.domain} - _operators_of_onnx()
-    if unknown:
-        notes.append(
-            "The model has nodes with the operators %s, which ONNX does not have: the file is "
-            "damaged, or of a newer ONNX. They are left out." % ", ".join(sorted(unknown)[:8])
-        )
+    notes += onnx_checks.notes(model, _GATES)
     return Contents("", "ONNX model", _chained(rnn_nodes), notes, others, problems=problems)
-
-
-def _require_text(graph):
-    """Raises if a name is no text; protobuf then returns bytes, which other names do not equal."""
-    names = [value.name for value in (*graph.initializer, *graph.input, *graph.output)]
-    for node in graph.node:
-        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
-        names += [attribute.name for attribute in node.attribute]
-    for name in names:
-        if not isinstance(name, str):
-            raise ExchangeError(
-                "The model has the name %r, which is no UTF-8. It is damaged." % name
-            )
-
-
-def _require_inputs(graph, producers, constants):
-    """Raises if a node has an input that nothing makes; chains of layers would break there."""
-    known = {value.name for value in graph.input}
-    known.update(tensor.values.name for tensor in graph.sparse_initializer)
-    for node in graph.node:
-        for name in filter(None, node.input):
-            if not (name in known or name in producers or name in constants):
-                raise ExchangeError(
-                    "The %s node %r has the input %r, which is neither an input of the model, a "
-                    "constant nor an output. The model is damaged."
-                    % (node.op_type, node.name, name)
-                )
-
-
-@functools.lru_cache(maxsize=1)
-def _operators_of_onnx():
-    return {schema.name for schema in library("onnx", "onnx").defs.get_all_schemas_with_history()}
 
 
 def _name_of(node):
