@@ -110,15 +110,9 @@ def _convert_model(exchange, options):
         )
     conversion = importlib.import_module("cudnn_rnn.exchange.conversion")
     conversion.refuse_to_overwrite(options.out, options.force)
-    notes = []
-    if not options.dry_run:
-        load_package()
-        models = importlib.import_module("cudnn_rnn.keras._conversion")
-        folder = os.path.dirname(options.out)
-        if folder and not os.path.exists(folder):
-            importlib.import_module("cudnn_rnn.exchange.contents").make_folder(folder)
-            notes.append("The folder %s is new." % folder)
-        notes += models.convert_model(options.file, options.out)
+    load_package()
+    models = importlib.import_module("cudnn_rnn.keras._conversion")
+    notes = models.convert_model(options.file, options.out, options.dry_run)
     wrote = "Would write" if options.dry_run else "Wrote"
     print("%s %s (the whole model, of layers of Keras)" % (wrote, options.out))
     file_commands.print_notes(notes)

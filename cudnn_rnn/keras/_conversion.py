@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import warnings
 from typing import List
 
 from cudnn_rnn.exchange import keras_files
-from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.exchange.contents import ExchangeError, replacing
 from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
@@ -23,13 +24,14 @@ _ONLY_HERE = {
 }
 
 
-def convert_model(path: str, target: str) -> List[str]:
+def convert_model(path: str, target: str, dry_run: bool = False) -> List[str]:
     """Writes a whole model with Keras's own layers; returns notes on what was left out.
 
     Args:
       path: a `.keras` file or a whole model in HDF5, of Keras 2 or 3.
-      target: the new file, `.keras` or `.h5`. An existing file is replaced when the new one is
-        complete.
+      target: the new file, `.keras` or `.h5`, in a folder that is made if need be. An existing file
+        is replaced when the new one is complete.
+      dry_run: whether to try everything, but to write to a temporary folder only.
 
     Raises:
       ExchangeError: `path` is damaged, or this Keras cannot write a file of the suffix.
@@ -54,20 +56,29 @@ def convert_model(path: str, target: str) -> List[str]:
                 "%s has %s, which Keras 3 does not have: to open the file, a program must import "
                 "cudnn_rnn.keras." % (target, part)
             )
-    folder = os.path.dirname(os.path.abspath(target))
-    with tempfile.TemporaryDirectory(dir=folder) as work, warnings.catch_warnings():
+    # Keras 3 cannot load a loss that an HDF5 file names.
+    options = {"include_optimizer": False} if IS_KERAS_3 and suffix == ".h5" else {}
+    if options and getattr(model, "optimizer", None) is not None:
+        notes.append("%s has neither loss nor optimizer; a .keras file has both." % target)
+    folder = os.path.dirname(target)
+    if folder and not os.path.exists(folder) and not dry_run:
+        notes.append("The folder %s is new." % folder)
+    with _written(target, dry_run) as written, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras calls HDF5 an old format
-        written = os.path.join(work, "model" + suffix)
-        # Keras 3 cannot load a loss that an HDF5 file names.
-        if IS_KERAS_3 and suffix == ".h5":
-            if getattr(model, "optimizer", None) is not None:
-                notes.append("%s has neither loss nor optimizer; a .keras file has both." % target)
-            model.save(written, include_optimizer=False)
-        else:
-            model.save(written)
-        os.replace(written, target)
+        model.save(written, **options)
     return notes
 
 
 def _suffixes():
     return [one for one in SUFFIXES if one != ".keras" or _stored_models.writes_archives()]
+
+
+@contextlib.contextmanager
+def _written(target, dry_run):
+    """Yields where to write a file for `target`."""
+    if dry_run:
+        with tempfile.TemporaryDirectory() as folder:
+            yield os.path.join(folder, os.path.basename(target))
+    else:
+        with replacing(target) as written:
+            yield written

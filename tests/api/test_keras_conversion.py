@@ -71,14 +71,20 @@ def test_a_scope_picks_an_rnn(tmp_path):
 
 def test_what_is_refused(tmp_path):
     path, _, _ = extract_old_model("keras2.2.4/lstm", tmp_path)
-    target = str(tmp_path / "new.txt")
-    status, text = convert(path, target)
-    assert status == 1 and "the suffix must be" in text and not os.path.exists(target)
+    target = str(tmp_path / "folder" / "new.txt")
+    for options in ([], ["--dry-run"]):
+        status, text = convert(path, target, *options)
+        assert status == 1 and "the suffix must be" in text, text
+    assert not os.path.exists(str(tmp_path / "folder"))
     existing = tmp_path / "old.h5"
     existing.write_text("kept")
     status, text = convert(path, str(existing))
     assert status == 1 and "exists" in text and existing.read_text() == "kept"
     status, text = convert(path, str(tmp_path / "new.h5"), "--target-scope", "a")
     assert status == 1 and "--target-scope is for weights" in text
-    status, text = convert(path, str(tmp_path / "new.h5"), "--dry-run")
-    assert status == 0 and "Would write" in text and not os.path.exists(str(tmp_path / "new.h5"))
+    new = tmp_path / "folder" / "new.h5"
+    status, text = convert(path, str(new), "--dry-run")
+    assert status == 0 and "Would write" in text and not os.path.exists(str(new.parent))
+    status, text = convert(path, str(new))
+    assert status == 0 and new.is_file() and "The folder %s is new." % new.parent in text, text
+    assert os.listdir(str(new.parent)) == ["new.h5"]
