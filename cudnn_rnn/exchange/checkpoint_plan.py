@@ -14,6 +14,7 @@ Beside the RNNs, it has the variables that belong to no RNN, and the optimizer's
 from __future__ import annotations
 
 import collections
+import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from cudnn_rnn.exchange.checkpoint_arrays import to_arrays
@@ -47,6 +48,9 @@ TARGETS = {
     "1.4": CELLS,
     "1.15": CELLS,
 }
+
+# What TensorFlow takes as the name of a scope at the root of a graph.
+_SCOPE = re.compile(r"([A-Za-z0-9.][A-Za-z0-9_./>-]*)?")
 
 
 class Plan(NamedTuple):
@@ -93,6 +97,11 @@ def plan(
     for rnn, of_rnn in zip(source.rnns, _arrays_of_rnns(source.rnns, target)):
         vector = rnn.to_opaque()
         _add(arrays, of_rnn, rnn.scope)
+        if not _SCOPE.fullmatch(rnn.scope):
+            notes.append(
+                "TensorFlow refuses variable scopes such as %r. To restore the checkpoint in a "
+                "graph, give another (--target-scope)." % rnn.scope
+            )
         opaque = variable or source.variables.get(rnn.scope)
         if opaque is None and target == "1.15":
             opaque = rnn.scope + "/" + OPAQUE_NAME if rnn.scope else _default_variable(rnn)

@@ -42,10 +42,16 @@ _KEY = re.compile(
     % "|".join(_NAMES),
     re.DOTALL,
 )
-# Keys beside the parameters of an RNN that are none of them, but similar: misspelt ones, and those
-# of weight normalization, which computes the parameters from others.
+# Keys beside the parameters of an RNN that are none of them, but similar: misspelt ones.
 _SIMILAR = re.compile(r"weight|bias|.*_l[0-9]", re.DOTALL)
-_PARAMETRIZED = "parametrizations."
+# What parameters are computed from, such as weight_hh_l0_g, weight_hh_l0_orig, weight_hh_l0_raw and
+# parametrizations.weight_hh_l0.original0.
+_SOURCE = re.compile(
+    r"(.*\.)?(parametrizations\.)?(%s)_l[0-9]+(_reverse)?(?(2)\..+|_(raw|orig|mask|[guv]))"
+    % "|".join(_NAMES),
+    re.DOTALL,
+)
+_COMPILED = "_orig_mod."  # what torch.compile puts before the keys of a module
 # Modules may share parameters, but each only with a few.
 _USES = 4
 
@@ -86,9 +92,16 @@ def from_state_dict(
         match = _KEY.fullmatch(str(key))
         if match:
             place = int(match.group("layer")), bool(match.group("reverse")), match.group("name")
-            found.setdefault(match.group("prefix"), {})[place] = key
+            of_rnn = found.setdefault(match.group("prefix").replace(_COMPILED, ""), {})
+            if place in of_rnn:
+                raise ExchangeError(
+                    "The keys %r and %r are the same without %r, which torch.compile adds. Remove "
+                    "one." % (of_rnn[place], key, _COMPILED)
+                )
+            of_rnn[place] = key
             used[key] = value
     others = [str(key) for key in state if key not in used]
+    _refuse_computed(others)
     _refuse_similar(found, others)
     _check_storages(used)
     arrays = {key: _as_array(key, value) for key, value in used.items()}
@@ -99,18 +112,30 @@ def from_state_dict(
     return Contents("", "PyTorch state_dict", rnns, notes, others)
 
 
+def _refuse_computed(others):
+    """Raises if parameters of an RNN are computed: a value of theirs in the file may be an old one.
+
+    An example is a `weight_hh_l0` that has the dropout of the last step, beside a trained
+    `weight_hh_l0_raw`.
+    """
+    for key in filter(_SOURCE.fullmatch, others):
+        raise ExchangeError(
+            "The module of an RNN computes parameters from %r: by a parametrization, weight "
+            "normalization, pruning or dropout of weights. Make them parameters before saving the "
+            "state_dict: with remove_parametrizations, remove_weight_norm or prune.remove of "
+            "torch.nn.utils; of keys that end in _raw, take those values without _raw." % key
+        )
+
+
 def _refuse_similar(prefixes_of_rnns, others):
     """Raises if a module with an RNN has similar keys, too, which the RNN may need."""
     for key in others:
-        module, _, name = key.rpartition(".")
+        module, _, name = key.replace(_COMPILED, "").rpartition(".")
         prefix = module + "." if module else ""
-        if _PARAMETRIZED in key:
-            prefix, name = key[: key.index(_PARAMETRIZED)], "weight"
         if prefix in prefixes_of_rnns and _SIMILAR.match(name):
             raise ExchangeError(
                 "The key %r stands beside those of an RNN, but torch.nn.LSTM, GRU and RNN have "
-                "none of this name. Correct it or remove it; of a module with parametrizations or "
-                "weight normalization, save the computed weights." % key
+                "none of this name. Correct it or remove it." % key
             )
 
 
@@ -229,6 +254,9 @@ def _reason(error):
     found = re.search(r"Unsupported (?:global|class)[^.]*: (?:GLOBAL )?([\w.]+)", str(error))
     if found:
         return "it has an object of the class %s, not only tensors" % found.group(1)
+    found = re.search("module 'numpy' has no attribute '([^']+)'", str(error))
+    if found:
+        return "it has tensors of %s, which NumPy does not have" % found.group(1)
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
     text = text.strip().split("\n")[0].rstrip(".")
     if "weights_only" in text:
@@ -237,7 +265,10 @@ def _reason(error):
 
 
 def _has_rnn(state):
-    return isinstance(state, dict) and any(_KEY.fullmatch(str(key)) for key in state)
+    """Returns whether a value is a `state_dict` with parameters of an RNN, maybe computed ones."""
+    return isinstance(state, dict) and any(
+        _KEY.fullmatch(str(key)) or _SOURCE.fullmatch(str(key)) for key in state
+    )
 
 
 def _with_rest(contents, saved, name, facts):

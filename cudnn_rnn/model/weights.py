@@ -304,10 +304,12 @@ def _as_array(value):
         return None
     array = np.asarray(value)
     if array.dtype.name not in DTYPES:
+        advice = "Convert it with astype(np.float32)."
+        if array.dtype.kind in "biu":
+            advice = "If the model is quantized, take the weights from before that."
         raise ValueError(
-            "Weights must be %s or %s, but an array of shape %s is %s. Convert it with "
-            "astype(np.float32)."
-            % (", ".join(DTYPES[:-1]), DTYPES[-1], list(array.shape), array.dtype.name)
+            "Weights must be %s or %s, but an array of shape %s is %s. %s"
+            % (", ".join(DTYPES[:-1]), DTYPES[-1], list(array.shape), array.dtype.name, advice)
         )
     return array
 

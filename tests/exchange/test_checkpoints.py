@@ -144,6 +144,22 @@ def test_other_dtypes(tmp_path, dtype):
         assert_same(found, rnn)
 
 
+@pytest.mark.parametrize("scope", ["", "a/b", "a_1", "0.1-b", "_a", "a b", "a:b", "/a", "\u00e9"])
+def test_scopes_that_tensorflow_refuses_are_told(tmp_path, scope):
+    """Such as the `_rnn` of a private attribute in PyTorch."""
+    exchange.write(tmp_path / "rnn.npz", [random_rnn("lstm", scope=scope)], "npz")
+    is_refused = False
+    try:
+        with tf.Graph().as_default(), tf.name_scope(scope):
+            pass
+    except ValueError:
+        is_refused = True
+    done = exchange.convert(tmp_path / "rnn.npz", tmp_path / "rnn", "cells")
+    assert (
+        any(repr(scope) in note and "--target-scope" in note for note in done.notes) == is_refused
+    )
+
+
 def test_bfloat16_is_refused(tmp_path):
     with tf.Graph().as_default(), tf.Session() as session:
         kernel = tf.Variable(tf.cast(tf.ones([9, 20]), tf.bfloat16))

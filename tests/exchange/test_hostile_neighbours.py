@@ -45,11 +45,18 @@ def renamed(state, old, new):
         (lambda s: renamed(s, "_l1", "_l01"), "The key 'weight_ih_l01' stands beside"),
         (lambda s: renamed(s, "_l1", "_l\u0661"), "stands beside"),
         (lambda s: renamed(s, "_l1", "_L1"), "The key 'weight_ih_L1' stands beside"),
-        (lambda s: dict(s, weight_hh_l0_raw=s["weight_hh_l0"]), "'weight_hh_l0_raw' stands beside"),
-        (lambda s: dict(s, **{"parametrizations.weight_hh_l0.0": s["bias_hh_l0"]}), "beside"),
+        (lambda s: dict(s, weight_hh_l0_raw=s["weight_hh_l0"]), "from 'weight_hh_l0_raw': by a"),
+        (lambda s: dict(s, **{"parametrizations.weight_hh_l0.0": s["bias_hh_l0"]}), "computes"),
+        (lambda s: {"%s_%s" % (k, t): s[k] for k in s for t in ("orig", "mask")}, "computes"),
+        (lambda s: {"parametrizations.%s.original" % k: s[k] for k in s}, "computes"),
+        (
+            lambda s: dict({"0.module." + k: s[k] for k in s}, **{"0.weight_hh_l1_raw": 1}),
+            "computes parameters from '0.weight_hh_l1_raw'",
+        ),
         (lambda s: dict(s, bias_hh_l0=s["bias_hh_l0"][:, None]), "not a vector"),
         (lambda s: {k: a.astype(np.complex64) for k, a in s.items()}, "complex64"),
-        (lambda s: {k: a.astype(np.int32) for k, a in s.items()}, "int32"),
+        (lambda s: {k: a.astype(np.int32) for k, a in s.items()}, "int32. If the model is quant"),
+        (lambda s: dict(s, **{"_orig_mod.bias_hh_l0": 1}), "are the same without '_orig_mod.'"),
         (lambda s: {k: a > 0 for k, a in s.items()}, "bool"),
         (lambda s: {k: "text" for k in s}, "not a matrix"),
         (lambda s: {k: a[:, :0] if a.ndim == 2 else a for k, a in s.items()}, "no element"),
@@ -60,6 +67,44 @@ def test_torch_states_that_no_module_has(change, message):
     with pytest.raises(exchange.ExchangeError) as caught:
         torch_format.from_state_dict(change(state))
     assert message in str(caught.value), str(caught.value)
+
+
+@needs_tensorflow_2
+def test_torch_files_with_computed_parameters_only(tmp_path):
+    """Not "no RNN", also if the state_dict is in a dict."""
+    import torch
+    from torch.nn.utils import prune
+
+    lstm = torch.nn.LSTM(3, 5)
+    for name, _ in list(lstm.named_parameters()):
+        prune.l1_unstructured(lstm, name, 0.5)
+    for saved in (lstm.state_dict(), {"model": lstm.state_dict(), "epoch": 3}):
+        torch.save(saved, str(tmp_path / "rnn.pt"))
+        assert_refused(tmp_path / "rnn.pt", "The module of an RNN computes parameters from")
+
+
+def test_torch_modules_that_were_compiled():
+    """`torch.compile` puts `_orig_mod.` before the keys; no program has variables of that name."""
+    rnns = [random_rnn("lstm", scope="a/b"), random_rnn("gru", scope="c")]
+    state = {
+        key.replace("a.", "a._orig_mod.").replace("c.", "_orig_mod.c."): array
+        for key, array in torch_format.to_state_dict(rnns).items()
+    }
+    found = torch_format.from_state_dict(state).rnns
+    assert [rnn.scope for rnn in found] == ["a/b", "c"]
+    for one, other in zip(found, rnns):
+        assert_same(one, other)
+
+
+@needs_tensorflow_2
+def test_torch_tensors_that_numpy_does_not_have(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    lstm = torch.nn.LSTM(3, 5).state_dict()
+    tensors = {key: tensor.to(torch.float8_e4m3fn) for key, tensor in lstm.items()}
+    save_file(tensors, str(tmp_path / "rnn.safetensors"))
+    assert_refused(tmp_path / "rnn.safetensors", "it has tensors of float8_e4m3fn")
 
 
 def test_torch_without_biases():
