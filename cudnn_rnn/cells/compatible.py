@@ -26,6 +26,7 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.types import Initializer, Nested, SizeLike
 from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple, MultiRNNCell, RNNCell
 from cudnn_rnn.tf1_layers.checked_cell import CheckedCell
+from cudnn_rnn.tf1_layers.layer_record import snake_case
 
 __all__ = [
     "CudnnCompatibleGRUCell",
@@ -39,7 +40,7 @@ __all__ = [
 class CudnnCompatibleLSTMCell(CheckedCell):
     """An LSTM cell that computes what one layer of `CudnnLSTM` computes.
 
-    Variables, in the scope `cudnn_compatible_lstm_cell`:
+    Variables, in the scope `cudnn_compatible_lstm_cell`, also of a subclass:
 
     - `kernel` `[input_size + num_units, 4 * num_units]`: rows of the inputs, then of the previous
       output; columns in the gate order input, new memory, forget, output;
@@ -58,7 +59,10 @@ class CudnnCompatibleLSTMCell(CheckedCell):
     """
 
     def __init__(self, num_units: SizeLike, reuse: Any = None) -> None:
-        super().__init__(num_units, reuse)
+        # Unlike other layers, those of subclasses have the same scope in checkpoints.
+        is_subclass = type(self) is not CudnnCompatibleLSTMCell
+        name = snake_case(CudnnCompatibleLSTMCell.__name__) if is_subclass else None
+        super().__init__(num_units, reuse, name)
 
     @property
     def state_size(self) -> LSTMStateTuple:
@@ -95,8 +99,9 @@ class CudnnCompatibleGRUCell(CheckedCell):
     - `gates/kernel` `[input_size + num_units, 2 * num_units]`: rows of the inputs, then of the
       previous output; columns of the reset gate, then of the update gate;
     - `gates/bias` `[2 * num_units]`, initially one;
-    - `candidate/input_projection/kernel` `[input_size, num_units]`, and `bias` `[num_units]`;
-    - `candidate/hidden_projection/kernel` `[num_units, num_units]`, and `bias` `[num_units]`.
+    - `candidate/input_projection/kernel` `[input_size, num_units]`;
+    - `candidate/hidden_projection/kernel` `[num_units, num_units]`;
+    - `candidate/input_projection/bias` and `candidate/hidden_projection/bias`, `[num_units]`.
 
     Args:
       num_units: number of units, at least 1.
@@ -124,15 +129,17 @@ class CudnnCompatibleGRUCell(CheckedCell):
         return self._num_units
 
     def _make_variables(self, input_size):
-        num_units = self._num_units
-        zeros, ones = tf.zeros_initializer(), tf.ones_initializer()
-        self._make_projection("gates", input_size + num_units, 2 * num_units, ones)
-        self._make_projection("candidate/input_projection", input_size, num_units, zeros)
-        self._make_projection("candidate/hidden_projection", num_units, num_units, zeros)
-
-    def _make_projection(self, name, input_width, output_width, bias_initializer):
-        self._make_variable(name + "/kernel", [input_width, output_width], self._kernel_initializer)
-        self._make_variable(name + "/bias", [output_width], bias_initializer)
+        num_units, kernels = self._num_units, self._kernel_initializer
+        # This order is that of `variables`; seeds of the initial values depend on it.
+        for name, shape, initializer in [
+            ("gates/kernel", [input_size + num_units, 2 * num_units], kernels),
+            ("gates/bias", [2 * num_units], tf.ones_initializer()),
+            ("candidate/input_projection/kernel", [input_size, num_units], kernels),
+            ("candidate/hidden_projection/kernel", [num_units, num_units], kernels),
+            ("candidate/input_projection/bias", [num_units], tf.zeros_initializer()),
+            ("candidate/hidden_projection/bias", [num_units], tf.zeros_initializer()),
+        ]:
+            self._make_variable(name, shape, initializer)
 
     def _project(self, name, values):
         kernel, bias = getattr(self, name + "/kernel"), getattr(self, name + "/bias")

@@ -98,7 +98,7 @@ def dtype_hint(dtype):
     """Returns the last sentence of an error about this dtype, or an empty string."""
     if dtype == tf.bfloat16:
         return (
-            " The RNN ops of TensorFlow %s do not support bfloat16; use TensorFlow 2.15 or newer."
+            " The RNN ops of TensorFlow %s do not support bfloat16; use TensorFlow 2.13 or newer."
             % tf.__version__
         )
     return ""

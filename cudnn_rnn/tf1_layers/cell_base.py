@@ -14,7 +14,7 @@ import numbers
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
-from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, SizeLike
+from cudnn_rnn.graph.types import DTypeLike, Nested, ScopeLike, SizeLike, TensorLike
 from cudnn_rnn.tf1_layers import keras_guard
 from cudnn_rnn.tf1_layers.layer_record import LayerRecord, snake_case
 
@@ -168,6 +168,45 @@ class _FallbackRNNCell(LayerRecord):
                 lambda size: tf.zeros([batch_size] + tf.TensorShape(size).as_list(), dtype=dtype),
                 self.state_size,
             )
+
+    def get_initial_state(
+        self,
+        inputs: Optional[TensorLike] = None,
+        batch_size: Optional[SizeLike] = None,
+        dtype: Optional[DTypeLike] = None,
+    ) -> Nested:
+        """Returns `zero_state` for the batch and dtype of `inputs`, or for those given.
+
+        Args:
+          inputs: tensor `[batch, ...]`, or None if `batch_size` and `dtype` are given.
+          batch_size: number of sequences. With `inputs`, it must be theirs, if given.
+          dtype: of the state. With `inputs`, it must be theirs, if given.
+
+        Raises:
+          ValueError: too little is given, or `inputs` has another batch or dtype.
+        """
+        if inputs is not None:
+            inputs = tf.convert_to_tensor(inputs)
+            found = tf.compat.dimension_value(inputs.shape[0])
+            wanted = batch_size
+            if tf.is_tensor(batch_size):
+                wanted = tf.get_static_value(batch_size)
+            if None not in (found, wanted) and found != wanted:
+                raise ValueError(
+                    "batch_size must be the batch of inputs, %d, but is %d" % (found, wanted)
+                )
+            if dtype is not None and tf.as_dtype(dtype) != inputs.dtype:
+                raise ValueError(
+                    "dtype must be that of inputs, %s, but is %s"
+                    % (inputs.dtype.name, tf.as_dtype(dtype).name)
+                )
+            batch_size, dtype = tf.shape(inputs)[0] if found is None else found, inputs.dtype
+        if batch_size is None or dtype is None:
+            raise ValueError(
+                "get_initial_state needs inputs, or batch_size and dtype, but batch_size is %r and "
+                "dtype is %r" % (batch_size, dtype)
+            )
+        return self.zero_state(batch_size, dtype)
 
 
 class _FallbackMultiRNNCell(_FallbackRNNCell):

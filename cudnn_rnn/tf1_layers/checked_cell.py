@@ -54,6 +54,8 @@ class CheckedCell(RNNCell):
           ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
         refuse("inputs", inputs)
+        if isinstance(inputs, (list, tuple)):
+            inputs = tf.convert_to_tensor(inputs)
         parts = self._parts(state)
         for name, part in zip(("state.c", "state.h") if len(parts) == 2 else ("state",), parts):
             refuse(name, part)

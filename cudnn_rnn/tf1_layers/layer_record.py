@@ -30,6 +30,18 @@ def snake_case(name):
     return ("private" if name.startswith("_") else "") + name.lower()
 
 
+def _named_initializer(name):
+    """Returns the initializer of a name such as "glorot_uniform", with its default arguments."""
+    # Other names of tf.initializers are functions that initialize all variables.
+    classes = {key: made for key, made in vars(tf.initializers).items() if isinstance(made, type)}
+    if name not in classes:
+        raise ValueError(
+            "initializer must be an initializer or one of %s, but is %r"
+            % (", ".join(sorted(classes)), name)
+        )
+    return classes[name]()
+
+
 class LayerRecord(tf.Module):
     """Base of layers that record losses, updates, and the inputs and outputs of calls.
 
@@ -136,8 +148,9 @@ class LayerRecord(tf.Module):
         """Creates (or, in a reusing scope, finds) the variable `<scope of this layer>/<name>`.
 
         Args:
-          name, shape, initializer, regularizer, constraint, use_resource, synchronization,
-            aggregation, partitioner: see `tf.get_variable`.
+          name, shape, regularizer, constraint, use_resource, synchronization, aggregation,
+            partitioner: see `tf.get_variable`.
+          initializer: as for `tf.get_variable`, or the name of one in `tf.initializers`.
           dtype: dtype of the variable; the layer's, or else float32, by default.
           trainable: whether the variable is trained if the layer is; by default, True unless
             `synchronization` is ON_READ.
@@ -147,11 +160,13 @@ class LayerRecord(tf.Module):
 
         Raises:
           ValueError: the scope reuses variables and has none of this name, or does not reuse them
-            and has one already; or `trainable` is True with ON_READ.
+            and has one already; `trainable` is True with ON_READ; or no initializer has the name.
         """
         if trainable is None:
             trainable = synchronization != tf.VariableSynchronization.ON_READ
         is_trainable = bool(trainable and self.trainable)
+        if isinstance(initializer, str):
+            initializer = _named_initializer(initializer)
         with self._scope_of_variables():
             variable = self._remember_regularization(
                 lambda: tf.get_variable(

@@ -30,10 +30,10 @@ def cell(session, cell_class):
 
 PUBLIC = """
     activity_regularizer add_loss add_update add_variable apply build call count_params dtype
-    get_input_at get_input_shape_at get_losses_for get_output_at get_output_shape_at
-    get_updates_for graph losses name non_trainable_variables non_trainable_weights output_size
-    scope_name state_size trainable_variables trainable_weights updates variables weights zero_state
-    __call__ __deepcopy__
+    get_initial_state get_input_at get_input_shape_at get_losses_for get_output_at
+    get_output_shape_at get_updates_for graph losses name non_trainable_variables
+    non_trainable_weights output_size scope_name state_size trainable_variables
+    trainable_weights updates variables weights zero_state __call__ __deepcopy__
 """.split()
 
 
@@ -43,6 +43,51 @@ def test_all_names_exist(cell):
     assert missing in ([], ["__deepcopy__"])  # TensorFlow 1.15 copies without a method for it
     output, _ = cell.apply(tf.zeros([BATCH, INPUT_SIZE]), cell.zero_state(BATCH, tf.float32))
     assert output.shape.as_list() == [BATCH, NUM_UNITS]
+
+
+def test_initial_states(session, cell):
+    """TensorFlow's own cells have the method, too, with the arguments in this order."""
+    fed = tf.placeholder(tf.float64, [None, INPUT_SIZE])
+    states = [
+        cell.get_initial_state(tf.zeros([BATCH, INPUT_SIZE])),
+        cell.get_initial_state(None, BATCH, tf.float32),
+        cell.get_initial_state(tf.zeros([BATCH, INPUT_SIZE]), BATCH, tf.float32),
+        cell.get_initial_state(inputs=fed),
+    ]
+    for state in states:
+        tf.nest.assert_same_structure(state, cell.state_size)
+        for part in tf.nest.flatten(session.run(state, {fed: np.zeros([BATCH, INPUT_SIZE])})):
+            assert part.dtype == (np.float64 if state is states[-1] else np.float32)
+            np.testing.assert_array_equal(part, np.zeros([BATCH, NUM_UNITS]))
+    for wrong in [(), (None, BATCH), (tf.zeros([2, 3]), 5), (tf.zeros([2, 3]), 2, tf.float64)]:
+        with pytest.raises(ValueError, match="batch|dtype"):
+            cell.get_initial_state(*wrong)
+
+
+def test_lists_as_inputs(session, cell_class):
+    """Nested lists are a tensor; numbers in them are float32."""
+    cell = cell_class(NUM_UNITS)
+    rows = [[0.5] * INPUT_SIZE] * BATCH
+    output, _ = cell(rows, cell.zero_state(BATCH, tf.float32))
+    again, _ = cell(tf.constant(rows), cell.zero_state(BATCH, tf.float32))
+    initialize(session)
+    one, other = session.run([output, again])
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name, expected", [("ones", 1.0), ("zeros", 0.0), ("orthogonal", None)])
+def test_initializers_by_name(session, name, expected):
+    cell = CudnnCompatibleGRUCell(NUM_UNITS, kernel_initializer=name)
+    call_cell(cell)
+    initialize(session)
+    kernel = session.run(cell.variables[0])
+    if expected is None:  # orthonormal rows, as there are fewer of them
+        np.testing.assert_allclose(kernel @ kernel.T, np.eye(kernel.shape[0]), atol=1e-5)
+    else:
+        assert np.all(kernel == expected)
+    with pytest.raises(ValueError, match="global_variables|no_such"):
+        wrong = "global_variables" if HAS_OWN_BASE else "no_such"
+        call_cell(CudnnCompatibleGRUCell(NUM_UNITS, kernel_initializer=wrong))
 
 
 def test_variables_by_any_name(session, cell):

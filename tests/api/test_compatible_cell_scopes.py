@@ -1,6 +1,7 @@
 """The platform-independent cells: variables, scopes, sharing, base classes, and errors."""
 
 import functools
+import importlib
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from cudnn_rnn.tf1_layers import cell_base
 from helpers import cell_formulas as formulas
 from helpers.cell_formulas import INPUT_SIZE, NUM_UNITS, SCOPE, call_cell, random_inputs
 from helpers.rnn_models import initialize
+from helpers.versions import needs_the_original
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -57,6 +59,38 @@ def test_reuse_and_a_second_cell(cell_class, reuse):
     else:
         assert len(tf.global_variables()) == 2 * num_variables(cell_class)
         assert second.scope_name == SCOPE[cell_class] + "_1"
+
+
+def test_subclasses(cell_class):
+    """As in tf.contrib, those of the LSTM cell keep its scope, those of the GRU cell do not."""
+    is_lstm = cell_class is CudnnCompatibleLSTMCell
+    scope = SCOPE[cell_class] if is_lstm else "my_cell"
+    my_cell = type("MyCell", (cell_class,), {})
+    for number in range(2):
+        cell = my_cell(NUM_UNITS)
+        call_cell(cell)
+        assert cell.scope_name == scope + ("_1" if number else "")
+        assert {v.op.name.partition("/")[0] for v in cell.variables} == {cell.scope_name}
+    cell = MultiRNNCell([my_cell(NUM_UNITS), my_cell(NUM_UNITS)])
+    with tf.variable_scope("stack"):
+        call_cell(cell)
+    assert "stack/multi_rnn_cell/cell_1/%s/" % scope in cell.variables[-1].op.name
+
+
+@needs_the_original
+def test_seeds_give_the_values_of_contrib(cell_class):
+    original = importlib.import_module("tensorflow.contrib.cudnn_rnn.python.ops.cudnn_rnn_ops")
+    values = []
+    for make in (cell_class, getattr(original, cell_class.__name__)):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.set_random_seed(1)
+            cell = make(NUM_UNITS)
+            call_cell(cell)
+            initialize(session)
+            values.append([(v.op.name, session.run(v)) for v in cell.variables])
+    for (name, one), (other_name, other) in zip(*values):
+        assert name == other_name
+        np.testing.assert_array_equal(one, other, name)
 
 
 def test_reuse_of_nothing_is_an_error(cell_class):

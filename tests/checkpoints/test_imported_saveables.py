@@ -29,6 +29,7 @@ from helpers.layer_models import (
 from helpers.paths import GOLDEN
 from helpers.restoring import KINDS, make, random_values
 from helpers.rnn_models import CLASSES, DIRECTIONS, initialize, keys, params_size
+from helpers.versions import needs_the_original
 
 SOFT = tf.ConfigProto(allow_soft_placement=True, device_count={"CPU": 2})
 
@@ -172,9 +173,7 @@ def test_graphs_of_the_original(tmp_path, name, importing):
         tf.train.Saver().restore(session, path)
 
 
-@pytest.mark.skipif(
-    not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
-)
+@needs_the_original
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("scope", [None, "imported"])
 @pytest.mark.parametrize("direction", DIRECTIONS)

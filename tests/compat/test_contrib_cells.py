@@ -16,7 +16,7 @@ from cudnn_rnn.contrib import block_cells, block_gradients, fused_cells
 from helpers.arrays import assert_equal
 from helpers.contrib_cells import BATCH, CASES, STEPS, UNITS, WIDTH, Network, random_inputs
 from helpers.paths import GOLDEN
-from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
+from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2, needs_the_original
 
 pytestmark = pytest.mark.skipif(
     not hasattr(tf.raw_ops, "LSTMBlockCell"),
@@ -62,9 +62,7 @@ def test_a_checkpoint_of_tensorflow_1_15(session, name):
 OTHER_SEEDS = ("both_ways", "shared_and_unique")
 
 
-@pytest.mark.skipif(
-    not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
-)
+@needs_the_original
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_like_the_original(name):
     """Names, initial values and results are equal, gradients up to rounding."""

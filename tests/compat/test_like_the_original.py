@@ -14,10 +14,9 @@ import tensorflow.compat.v1 as tf
 from cudnn_rnn import cudnn_rnn_ops
 from helpers.arrays import assert_equal
 from helpers.rnn_models import CLASSES, DIRECTIONS
+from helpers.versions import needs_the_original
 
-pytestmark = pytest.mark.skipif(
-    not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
-)
+pytestmark = needs_the_original
 
 STEPS, BATCH, INPUT_SIZE, NUM_UNITS, NUM_LAYERS = 4, 3, 4, 5, 2
 

@@ -13,14 +13,12 @@ import tensorflow.compat.v1 as tf
 from cudnn_rnn.contrib import block_cells, fused_cells, small_parts
 from cudnn_rnn.contrib.hparams import HParams
 from cudnn_rnn.contrib.losses import sequence_loss
+from helpers.versions import needs_the_original
 
 BATCH, STEPS, CLASSES = 3, 4, 5
 ARGUMENTS = [
     part + axis for axis in ("timesteps", "batch") for part in ("average_across_", "sum_over_")
 ]
-only_in_1_15 = pytest.mark.skipif(
-    not tf.__version__.startswith("1.15"), reason="only TensorFlow 1.15 has the original"
-)
 
 
 def original(part):
@@ -66,7 +64,7 @@ def test_sequence_loss(session, values):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@only_in_1_15
+@needs_the_original
 @pytest.mark.parametrize("values", REDUCTIONS)
 def test_sequence_loss_like_the_original(session, values):
     logits, targets, weights = (tf.constant(array) for array in arrays())
@@ -125,7 +123,7 @@ def test_xavier_initializer(shape, limit):
     assert abs(normal.std() / (0.88 * deviation) - 1) < 0.25
 
 
-@only_in_1_15
+@needs_the_original
 @pytest.mark.parametrize("shape", [[], [4], [3, 4], [2, 3, 4, 5]])
 @pytest.mark.parametrize("named", [{}, {"uniform": False}, {"seed": 7, "dtype": tf.float64}])
 def test_xavier_initializer_like_the_original(shape, named):
@@ -166,7 +164,7 @@ def test_regularizers(session, name, given):
     assert session.run(found) == pytest.approx(expected)
 
 
-@only_in_1_15
+@needs_the_original
 @pytest.mark.parametrize("name, given", REGULARIZER_CALLS)
 def test_regularizers_like_the_original(name, given):
     """Values and names of the operations are equal."""
@@ -299,7 +297,7 @@ def all_outcomes(cls):
     return found
 
 
-@only_in_1_15
+@needs_the_original
 def test_hparams_like_the_original():
     for found, expected in zip(all_outcomes(HParams), all_outcomes(original("training").HParams)):
         assert found == expected
@@ -366,7 +364,7 @@ SIGNATURES = [
 ]
 
 
-@only_in_1_15
+@needs_the_original
 @pytest.mark.parametrize("part, module, name", SIGNATURES)
 def test_signatures(part, module, name):
     found, expected = (
@@ -376,7 +374,7 @@ def test_signatures(part, module, name):
     assert found == expected
 
 
-@only_in_1_15
+@needs_the_original
 def test_other_signatures():
     pairs = [
         (sequence_loss, original("seq2seq").sequence_loss),

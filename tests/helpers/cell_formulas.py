@@ -42,15 +42,15 @@ SCOPE = {
 
 
 def variable_shapes(cell_class, input_size=INPUT_SIZE, num_units=NUM_UNITS):
-    """Returns variable names within the cell's scope and shapes, in creation order."""
+    """Returns variable names within the cell's scope and shapes, in tf.contrib's order."""
     if cell_class is CudnnCompatibleLSTMCell:
         return [("kernel", [input_size + num_units, 4 * num_units]), ("bias", [4 * num_units])]
     return [
         ("gates/kernel", [input_size + num_units, 2 * num_units]),
         ("gates/bias", [2 * num_units]),
         ("candidate/input_projection/kernel", [input_size, num_units]),
-        ("candidate/input_projection/bias", [num_units]),
         ("candidate/hidden_projection/kernel", [num_units, num_units]),
+        ("candidate/input_projection/bias", [num_units]),
         ("candidate/hidden_projection/bias", [num_units]),
     ]
 
