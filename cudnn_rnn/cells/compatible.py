@@ -20,7 +20,7 @@ If TensorFlow has `tf.nn.rnn_cell` (1.x, and 2.x with Keras 2), the cells are su
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple, Union
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.types import Initializer, Nested, SizeLike
@@ -107,7 +107,8 @@ class CudnnCompatibleGRUCell(CheckedCell):
       num_units: number of units, at least 1.
       reuse: True to use the existing variables of the scope, `tf.AUTO_REUSE` to create only missing
         ones; by default, all are created.
-      kernel_initializer: initializer of the kernels; by default that of the variable scope.
+      kernel_initializer: initializer of the kernels, or the name of one, such as "orthogonal"; by
+        default that of the variable scope.
 
     Raises:
       TypeError: `num_units` is not an integer.
@@ -118,7 +119,7 @@ class CudnnCompatibleGRUCell(CheckedCell):
         self,
         num_units: SizeLike,
         reuse: Any = None,
-        kernel_initializer: Optional[Initializer] = None,
+        kernel_initializer: Union[None, str, Initializer] = None,
     ) -> None:
         super().__init__(num_units, reuse)
         self._kernel_initializer = kernel_initializer

@@ -87,7 +87,8 @@ def from_state_dict(
       ExchangeError: parameters are missing or have shapes that do not fit.
     """
     found: Dict[str, Dict[Any, Any]] = {}
-    used, notes = {}, []  # type: ignore[var-annotated]
+    used: Dict[Any, Any] = {}
+    notes: List[str] = []
     for key, value in state.items():
         match = _KEY.fullmatch(str(key))
         if match:
@@ -101,6 +102,12 @@ def from_state_dict(
             of_rnn[place] = key
             used[key] = value
     others = [str(key) for key in state if key not in used]
+    cell = next((key for key in others if key.rpartition(".")[2] == _NAMES[0]), None)
+    if cell is not None:
+        notes.append(
+            "Keys such as %r are of LSTMCell, GRUCell or RNNCell, which are not read. Renamed to "
+            "%r and so on, they are those of an RNN of one layer." % (cell, cell + "_l0")
+        )
     _refuse_computed(others)
     _refuse_similar(found, others)
     _check_storages(used)
@@ -246,7 +253,7 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         if _has_rnn(state):
             contents = from_state_dict(state, facts)._replace(path=path)
             return _with_rest(contents, saved, name, facts)
-    return Contents(path, "PyTorch file", [], others=[str(key) for key in saved])
+    return from_state_dict(saved, facts)._replace(path=path, format="PyTorch file")
 
 
 def _reason(error):

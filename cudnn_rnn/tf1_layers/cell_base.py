@@ -188,12 +188,12 @@ class _FallbackRNNCell(LayerRecord):
         if inputs is not None:
             inputs = tf.convert_to_tensor(inputs)
             found = tf.compat.dimension_value(inputs.shape[0])
-            wanted = batch_size
+            wanted: Any = batch_size
             if tf.is_tensor(batch_size):
                 wanted = tf.get_static_value(batch_size)
-            if None not in (found, wanted) and found != wanted:
+            if found is not None and wanted is not None and found != wanted:
                 raise ValueError(
-                    "batch_size must be the batch of inputs, %d, but is %d" % (found, wanted)
+                    "batch_size must be the batch of inputs, %s, but is %s" % (found, wanted)
                 )
             if dtype is not None and tf.as_dtype(dtype) != inputs.dtype:
                 raise ValueError(

@@ -136,7 +136,7 @@ class LayerRecord(tf.Module):
         name: str,
         shape: ShapeLike,
         dtype: Optional[DTypeLike] = None,
-        initializer: Optional[Initializer] = None,
+        initializer: Union[None, str, Initializer] = None,
         regularizer: Optional[Callable[[tf.Tensor], Any]] = None,
         trainable: Optional[bool] = None,
         constraint: Optional[Callable[[tf.Tensor], tf.Tensor]] = None,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import cudnn_rnn.keras as ours
+from cudnn_rnn.graph.config import DTYPES
 from helpers.keras_layers import (
     BATCH,
     KERAS_ZEROES_MASKED_OUTPUTS,
@@ -193,14 +194,22 @@ def test_hdf5_and_time_distributed(tmp_path, suffix):
     np.testing.assert_allclose(loaded.predict(rows, verbose=0), expected, atol=1e-6)
 
 
-@needs_keras_3
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision(policy):
-    layer = ours.LSTM(UNITS, dtype=policy, return_sequences=True)
+# Keras 2 takes names of policies since TensorFlow 2.4.
+POLICIES = ["mixed_" + dtype.name for dtype in DTYPES if dtype.size == 2]
+
+
+@pytest.mark.skipif(
+    not hasattr(keras, "mixed_precision") or not hasattr(keras.mixed_precision, "Policy"),
+    reason="requires TensorFlow 2.4",
+)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_precision(kind, policy):
+    layer = getattr(ours, kind)(UNITS, dtype=policy, return_sequences=True)
     outputs = layer(tf.constant(make_inputs()))
     assert outputs.dtype == policy[len("mixed_") :]
-    assert {weight.dtype for weight in layer.weights} == {"float32"}
-    expected = ours.LSTM(UNITS, return_sequences=True)
+    assert {tf.as_dtype(weight.dtype) for weight in layer.weights} == {tf.float32}
+    expected = getattr(ours, kind)(UNITS, return_sequences=True)
     expected.build((BATCH, STEPS, WIDTH))
     expected.set_weights(layer.get_weights())
     difference = tf.cast(outputs, tf.float32) - expected(tf.constant(make_inputs()))

@@ -83,6 +83,25 @@ def test_torch_files_with_computed_parameters_only(tmp_path):
         assert_refused(tmp_path / "rnn.pt", "The module of an RNN computes parameters from")
 
 
+@needs_tensorflow_2
+def test_torch_cells_are_told(tmp_path):
+    import torch
+
+    path = tmp_path / "cells.pt"
+    cells = torch.nn.ModuleDict({"a": torch.nn.LSTMCell(3, 5), "b": torch.nn.Linear(5, 2)})
+    torch.save(cells.state_dict(), str(path))
+    with pytest.raises(exchange.ExchangeError, match="has no RNN. Keys such as 'a.weight_ih' are"):
+        exchange.convert(path, tmp_path / "rnn.npz", "npz")
+    renamed_keys = renamed(renamed(cells.state_dict(), "_ih", "_ih_l0"), "_hh", "_hh_l0")
+    torch.save(renamed_keys, str(path))
+    contents = exchange.read(path)
+    (rnn,) = contents.rnns
+    assert rnn.scope == "a" and rnn.rnn_mode == "lstm" and contents.notes == []
+    np.testing.assert_array_equal(
+        rnn.layers[0][0].recurrent_weights, cells["a"].weight_hh.detach().numpy()
+    )
+
+
 def test_torch_modules_that_were_compiled():
     """`torch.compile` puts `_orig_mod.` before the keys; no program has variables of that name."""
     rnns = [random_rnn("lstm", scope="a/b"), random_rnn("gru", scope="c")]
