@@ -26,6 +26,7 @@ class Constants:
     `names` lists them. `origin(name)` is the one that `Identity` nodes hand on under another name:
     PyTorch writes equal initializers once, and such nodes. `array(name)` reads one; all together
     may have as many bytes as the files, or a few times as many if they are used several times.
+    `integers(name, most)` reads a short list, and keeps it.
     """
 
     def __init__(self, model: Any, path: Optional[str]) -> None:
@@ -47,6 +48,7 @@ class Constants:
                 if node.input[0] in self and node.output and node.output[0] not in self:
                     self._origins[node.output[0]] = self.origin(node.input[0])
         self._left = _USES * model.ByteSize()
+        self._integers: Dict[str, Optional[List[int]]] = {}
         self._files: Dict[str, List[Tuple[int, int]]] = {}  # the ranges that were read
         self._contents: Dict[str, bytes] = {}
 
@@ -98,6 +100,26 @@ class Constants:
             raise ExchangeError(
                 "The constant %r with dims %s is damaged: %s." % (name, list(tensor.dims), error)
             ) from error
+
+    def integers(self, name: str, most: int) -> Optional[List[int]]:
+        """Returns an integer or a list of integers as a list; None if it is something else.
+
+        Args:
+          name: that of a constant.
+          most: how many integers there may be.
+
+        Raises:
+          ExchangeError: as `array`.
+        """
+        name = self.origin(name)
+        if name not in self._integers:
+            self._integers[name] = None
+            dims = self._tensors[name].dims
+            if len(dims) == 0 or (len(dims) == 1 and 0 <= dims[0] <= most):
+                array = self.array(name)
+                if array.dtype.kind == "i":
+                    self._integers[name] = array.reshape(-1).tolist()
+        return self._integers[name]
 
     def _external_data(self, name, tensor):
         """Returns the bytes of a tensor that are in a file beside the model."""

@@ -9,6 +9,7 @@ from typing import Any, Container, Dict, Iterator, List
 from cudnn_rnn.exchange.contents import ExchangeError, library
 from cudnn_rnn.exchange.onnx_arrays import Constants, is_of_onnx
 
+_PARTS_OF_RNNS = ("LSTM", "GRU", "RNN")  # operators of RNNs contain one of these, in any domain
 _DEEPEST = 16  # subgraphs in subgraphs that are looked into
 
 
@@ -63,6 +64,17 @@ def notes(model: Any, rnns: Container[str]) -> List[str]:
         told.append(
             "Only RNNs of the graph itself are read. Left out, as they are in the body of an If, "
             "Loop, Scan or function: %s." % ", ".join(inside[:8])
+        )
+    foreign = [
+        "%s (%s) node %r" % (node.op_type, node.domain, node.name)
+        for node in (*model.graph.node, *_nodes_in_bodies(model))
+        if not is_of_onnx(node) and any(part in str(node.op_type) for part in _PARTS_OF_RNNS)
+    ]
+    if foreign:
+        told.append(
+            "Only RNNs of ONNX's own operators are read. Left out, as their operators are of other "
+            "domains: %s. Quantized weights are not those that the program trained: convert the "
+            "model as it was before it was quantized." % ", ".join(foreign[:8])
         )
     return told
 

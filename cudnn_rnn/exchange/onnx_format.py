@@ -54,24 +54,33 @@ _ACTIVATIONS = {
     CUDNN_RNN_TANH: ["Tanh"],
 }
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_ORDERS = {  # what a note says of layers that are not stacked
+    False: " in an order of axes that stacked layers do not have",
+    None: ", but the order of its axes is not certain",
+}
 _ALL_STEPS = -1  # the default of sequence_lens
+_MOST_BYTES = 2**31 - 1  # limit of a protobuf message
 
 
 def to_model(rnns: Sequence[RnnWeights]) -> Any:
     """Returns an `onnx.ModelProto`.
 
     Raises:
-      ExchangeError: an RNN has a projection, or the package onnx is missing.
+      ExchangeError: an RNN has a projection, the weights are too many for a file, or the package
+        onnx is missing.
     """
     onnx = library("onnx", "onnx")
     graph = _Graph(onnx)
-    for rnn, prefix in zip(rnns, prefixes(rnns, "/")):
+    for rnn in rnns:
         require_activation(rnn, "ONNX's RNN")
         if rnn.num_proj:
             raise ExchangeError(
                 "%s has a projection (num_proj %d), which ONNX's LSTM does not have. PyTorch's "
                 "has: --to torch." % (sentence(name_of(rnn.scope)), rnn.num_proj)
             )
+    weights = [one for rnn in rnns for layer in rnn.layers for one in layer]
+    _require_size(sum(array.nbytes for one in weights for array in one if array is not None))
+    for rnn, prefix in zip(rnns, prefixes(rnns, "/")):
         _add_rnn(graph, rnn, prefix)
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
@@ -81,8 +90,19 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
         opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
     )
+    _require_size(model.ByteSize())
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def _require_size(size):
+    """Raises `ExchangeError` if a model with so many bytes fits into no file."""
+    if size > _MOST_BYTES:
+        raise ExchangeError(
+            "The weights take %d bytes; an ONNX file can have %d. Write each RNN to a file of its "
+            "own (--scope) if there are several, or another format: --to torch or --to npz."
+            % (size, _MOST_BYTES)
+        )
 
 
 class _Graph:
@@ -271,17 +291,15 @@ def _contents(model, path):
             nodes.append(node)
             weights[id(node)] = _read_node(node, rnn_mode, constants)
     if problems and not nodes:
-        raise ExchangeError("\n".join(problems))
+        raise ExchangeError("\n".join(problems + onnx_checks.notes(model, _GATES)))
     onnx_checks.require_inputs(model.graph, producers, constants)
 
     def sizes(node):
         rnn = weights.get(id(node))
         return (1, 0) if rnn is None else (rnn.num_directions, rnn.num_units)
 
-    rnn_nodes = [
-        _Node(node, weights[id(node)], onnx_stacks.source(node, producers, sizes, constants))
-        for node in nodes
-    ]
+    stacks = onnx_stacks.Stacks(model.graph, producers, sizes, constants)
+    rnn_nodes = [_Node(node, weights[id(node)], stacks.source(node)) for node in nodes]
     used = {constants.origin(name) for node in nodes for name in node.input[1:4]}
     # Numbers of the model; not sizes and axes, nor the defaults of inputs.
     inputs = {value.name for value in model.graph.input}
@@ -291,8 +309,8 @@ def _contents(model, path):
         if name not in used and name not in inputs and constants.is_floating(name)
     ]
     notes = [
-        "The %s node %r takes the output of another layer in an order of axes that stacked layers "
-        "do not have. It is read as an RNN of its own." % (layer.node.op_type, layer.node.name)
+        "The %s node %r takes the output of another layer%s. It is read as an RNN of its own."
+        % (layer.node.op_type, layer.node.name, _ORDERS[layer.source.is_stacked])
         for layer in rnn_nodes
         if layer.source is not None
         and not layer.source.is_stacked

@@ -150,35 +150,40 @@ def squeezed(transpose, reshape, graph):
 
 @needs_tensorflow_2
 @pytest.mark.parametrize(
-    "bidirectional, change, is_stack",
+    "bidirectional, change, order",
     [
-        (False, set_perm([0, 2, 1, 3]), True),
-        (True, set_perm([0, 2, 1, 3]), True),
-        (True, set_perm([2, 0, 1, 3]), False),
-        (True, set_perm([0, 1, 2, 3]), False),
-        (True, set_perm([0, 2, 3, 1]), False),
-        (True, set_perm([2, 1, 0, 3]), False),
-        (True, set_perm([0, 0, 1, 3]), False),
-        (True, set_perm(None), False),
-        (False, set_perm([2, 0, 1, 3]), False),
-        (True, set_shape(0, 0, 10), True),
-        (True, set_shape(0, -1, 10), True),
-        (False, set_shape(0, 0, 5), True),
-        (True, set_shape(3, 6, 10), False),
-        (True, set_shape(0, -1, 20), False),
-        (False, squeezed, True),
-        (True, squeezed, False),
+        (False, set_perm([0, 2, 1, 3]), "stack"),
+        (True, set_perm([0, 2, 1, 3]), "stack"),
+        (True, set_perm([2, 0, 1, 3]), "other"),
+        (True, set_perm([0, 1, 2, 3]), "other"),
+        (True, set_perm([0, 2, 3, 1]), "other"),
+        (True, set_perm([2, 1, 0, 3]), "other"),
+        (True, set_perm([0, 0, 1, 3]), "uncertain"),
+        (True, set_perm(None), "other"),
+        (False, set_perm([2, 0, 1, 3]), "other"),
+        (True, set_shape(0, 0, 10), "stack"),
+        (True, set_shape(0, -1, 10), "stack"),
+        (False, set_shape(0, 0, 5), "stack"),
+        (True, set_shape(3, 6, 10), "uncertain"),
+        (True, set_shape(0, -1, 20), "uncertain"),
+        (False, squeezed, "stack"),
+        (True, squeezed, "uncertain"),
     ],
 )
-def test_onnx_what_is_between_layers(bidirectional, change, is_stack):
+def test_onnx_what_is_between_layers(bidirectional, change, order):
     rnn = random_rnn("lstm", bidirectional=bidirectional)
     contents = onnx_format.from_model(changed_between_layers(rnn, change))
-    assert [one.num_layers for one in contents.rnns] == ([2] if is_stack else [1, 1])
-    if is_stack:
+    assert [one.num_layers for one in contents.rnns] == ([2] if order == "stack" else [1, 1])
+    if order == "stack":
         assert_same(contents.rnns[0], rnn)
         assert contents.notes == []
-    else:
-        assert "'layer_1' takes the output of another layer in an order" in contents.notes[0]
+        return
+    reason = {
+        "other": "in an order of axes that stacked layers do not have",
+        "uncertain": "but the order of its axes is not certain",
+    }
+    assert "'layer_1' takes the output of another layer" in contents.notes[0]
+    assert reason[order] in contents.notes[0]
 
 
 @needs_tensorflow_2
@@ -336,3 +341,83 @@ def test_onnx_nodes_in_bodies_are_told(tmp_path, place):
     (note,) = exchange.read(tmp_path / "rnn.onnx").notes
     assert note.count("LSTM node 'inner'") == (2 if place == "if" else 1)
     assert note.startswith("Only RNNs of the graph itself are read. Left out")
+
+
+def add_quantized(nodes, name="quantized"):
+    """Adds the node that `onnxruntime.quantization.quantize_dynamic` makes of an LSTM."""
+    import onnx
+
+    node = onnx.helper.make_node(
+        "DynamicQuantizeLSTM", ["input"], ["y"], name=name, domain="com.microsoft", hidden_size=2
+    )
+    nodes.append(node)
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("place", ["graph", "body", "function"])
+def test_onnx_rnns_of_other_domains_are_told(tmp_path, place):
+    import onnx
+
+    helper = onnx.helper
+    model = onnx_format.to_model([random_rnn("gru")])
+    nodes = []
+    add_quantized(nodes)
+    if place == "graph":
+        model.graph.node.extend(nodes)
+    elif place == "body":
+        model.graph.input.append(helper.make_tensor_value_info("c", 9, []))
+        body = helper.make_graph(nodes, "body", [], [])
+        model.graph.node.append(
+            helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
+        )
+    else:
+        imports = [helper.make_opsetid("", 17)]
+        model.functions.append(helper.make_function("local", "F", ["input"], ["y"], nodes, imports))
+    onnx.save(model, str(tmp_path / "rnn.onnx"))
+    done = exchange.convert(tmp_path / "rnn.onnx", tmp_path / "rnn.npz", "npz")
+    assert len(done.source.rnns) == 1
+    (note,) = done.notes
+    assert "DynamicQuantizeLSTM (com.microsoft) node 'quantized'" in note
+    assert "Left out" in note and "before it was quantized" in note
+
+
+@needs_tensorflow_2
+def test_onnx_models_with_only_rnns_of_other_domains(tmp_path):
+    import onnx
+
+    value = onnx.helper.make_tensor_value_info("input", 1, [None, None, 3])
+    graph = onnx.helper.make_graph([], "graph", [value], [])
+    add_quantized(graph.node)
+    path = tmp_path / "rnn.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    contents = exchange.read(path)
+    assert contents.rnns == [] and "DynamicQuantizeLSTM" in contents.notes[0]
+    with pytest.raises(
+        exchange.ExchangeError, match="has no RNN.*DynamicQuantizeLSTM .*convert the"
+    ):
+        exchange.convert(path, tmp_path / "rnn.npz", "npz")
+
+
+@needs_tensorflow_2
+def test_onnx_errors_tell_rnns_of_other_domains():
+    model = onnx_format.to_model([random_rnn("gru", 1)])
+    with_attribute(rnn_nodes(model)[0], "clip", 3.0)
+    add_quantized(model.graph.node)
+    with pytest.raises(exchange.ExchangeError, match="(?s)clip=3.*DynamicQuantizeLSTM"):
+        onnx_format.from_model(model)
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("beyond", ["weights", "model"])
+def test_onnx_models_that_a_file_cannot_hold(tmp_path, monkeypatch, beyond):
+    """The limit is 2 GiB; weights above it are refused before a model is built."""
+    rnn = random_rnn("lstm", bidirectional=True)
+    limit = 4 * rnn.to_opaque().size - (beyond == "weights")
+    monkeypatch.setattr(onnx_format, "_MOST_BYTES", limit)
+    if beyond == "weights":
+        monkeypatch.setattr(onnx_format, "_add_rnn", None)
+    with pytest.raises(exchange.ExchangeError) as caught:
+        exchange.write(tmp_path / "rnn.onnx", [rnn], "onnx")
+    assert "; an ONNX file can have %d." % limit in str(caught.value)
+    assert "--to torch" in str(caught.value) and "--scope" in str(caught.value)
+    assert not (tmp_path / "rnn.onnx").exists()
