@@ -24,6 +24,7 @@ _KEEPING = (
     "Relu",
     "Sigmoid",
     "StopGradient",
+    "Switch",
     "Tanh",
     "ZerosLike",
 )

@@ -9,10 +9,10 @@ from typing import Any, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
 
 import numpy as np
 
-from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
+from cudnn_rnn._compat import IS_TENSORFLOW_1, eager_mode, tf
 from cudnn_rnn.exchange.contents import library, replacing, require_file_or_nothing
 from cudnn_rnn.exchange.onnx_format import OPERATORS
-from cudnn_rnn.onnx import _comparison, _handlers, _loops, _nodes, _sources
+from cudnn_rnn.onnx import _branches, _comparison, _handlers, _loops, _nodes, _sources
 
 _OPSET = 17
 _MOST_BYTES = 2**31 - 1  # of a protobuf message
@@ -102,7 +102,8 @@ def export_onnx(
             "opset must be from %d to %d, the newest that the installed onnx and tf2onnx have, but "
             "is %r." % (_nodes.OLDEST_OPSET, newest, opset)
         )
-    with _quiet(), _with_handlers(), _explaining_errors(model):
+    # A program may have a graph of its own as the default.
+    with eager_mode(), _quiet(), _with_handlers(), _explaining_errors(model):
         frozen = _sources.read(model, _sources.Names(signature, inputs, outputs))
         graph_def, loops, converted = _converted(frozen, opset)
     _require_known_operators(converted)
@@ -160,6 +161,7 @@ def _converted(frozen, opset):
     """Returns the graph with loops, sentences about these, and the `onnx.ModelProto`."""
     graph_def = tf.GraphDef()
     graph_def.CopyFrom(frozen.graph_def)
+    _branches.replace_unused_results(graph_def)
     loops = _loops.make_loops(graph_def)
     names = [*frozen.inputs.items(), *frozen.outputs.items()]
     with tf.Graph().as_default() as graph:

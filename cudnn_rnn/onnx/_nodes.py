@@ -26,6 +26,7 @@ from cudnn_rnn.model.weights import DTYPES, from_buffer
 
 OLDEST_OPSET = 13  # where Split and Squeeze take their sizes and axes as inputs
 _BATCH_MAJOR = [1, 0, 2]
+_HOST_RESERVED = 4  # the number of this output, which is of int8
 
 
 def inexpressible(config: RnnConfig, is_training: bool) -> Optional[str]:
@@ -128,6 +129,12 @@ def _replace(graph, node, config, time_major):
             outputs=[outputs[place]],
             shapes=[shapes[place]],
             dtypes=[dtypes[place]],
+        )
+    for place in range(len(results), len(outputs)):
+        # tf.cond returns all outputs from its branches; no node computes with these.
+        empty = builder.constant(np.zeros(0, np.int8 if place == _HOST_RESERVED else config.dtype))
+        graph.make_node(
+            "Identity", [empty], outputs=[outputs[place]], shapes=[[0]], dtypes=[dtypes[place]]
         )
 
 

@@ -217,6 +217,76 @@ def test_shapes_in_attributes(graph, tmp_path):
         assert_same(exchange.read(written(tmp_path / "a.pb", graph_def)).rnns[0], expected)
 
 
+@pytest.fixture
+def switches():
+    """Lets tf.cond make nodes Switch and Merge, as TensorFlow 1 does."""
+    is_enabled = tf.control_flow_v2_enabled()
+    tf.disable_control_flow_v2()
+    yield
+    if is_enabled:
+        tf.enable_control_flow_v2()
+
+
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_branches_with_the_same_parameters(graph, tmp_path, switches, rnn_mode, depth):
+    """With a placeholder is_training, there is a node in each branch of a tf.cond."""
+    expected = random_rnn(rnn_mode, 2, bidirectional=True)
+    x = tf.placeholder(tf.float32, [None, None, 4])
+    is_training = tf.placeholder(tf.bool, [])
+    states = [tf.zeros([4, tf.shape(x)[1], 5]) for _ in range(2)]
+    with tf.name_scope("rnn"):
+        params = tf.identity(tf.constant(expected.to_opaque(), name="opaque_kernel"))
+
+        def branch(version):
+            return lambda: forward_node(expected, x, params, states, version)[0]
+
+        def choose(depth):
+            other = (lambda: choose(depth - 1)) if depth > 1 else branch("v2")
+            return tf.cond(is_training, branch(""), other)
+
+        choose(depth)
+    graph_def = graph.as_graph_def()
+    assert {"Switch", "Merge"} <= {node.op for node in graph_def.node}
+    assert sum(node.op.startswith("CudnnRNN") for node in graph_def.node) == depth + 1
+    path = written(tmp_path / "model.pb", graph_def)
+    contents = exchange.read(path)
+    assert contents.problems == [] and contents.others == []
+    (rnn,) = contents.rnns
+    assert rnn.scope == "rnn"
+    assert_same(rnn, expected)
+    exchange.convert(path, tmp_path / "rnn.npz", "npz")
+    assert_same(exchange.read(tmp_path / "rnn.npz").rnns[0], expected)
+
+
+def test_branches_with_different_parameters(graph, tmp_path, switches):
+    """They are different RNNs; what is chosen from their parameters is no constant."""
+    both = [random_rnn("gru", 1, seed=seed) for seed in range(2)]
+    x = tf.placeholder(tf.float32, [None, None, 4])
+    condition = tf.placeholder(tf.bool, [])
+    params = []
+    for scope, rnn in zip("ab", both):
+        with tf.name_scope(scope):
+            params.append(tf.constant(rnn.to_opaque(), name="opaque_kernel"))
+
+    def branch(number):
+        return lambda: forward_node(both[number], x, params[number])[0]
+
+    tf.cond(condition, branch(0), branch(1))
+    contents = exchange.read(frozen(graph, tmp_path / "model.pb"))
+    assert contents.problems == []
+    assert [rnn.scope for rnn in contents.rnns] == ["a", "b"]
+    for found, expected in zip(contents.rnns, both):
+        assert_same(found, expected)
+    chosen = tf.cond(condition, lambda: params[0], lambda: params[1])
+    with tf.name_scope("chosen"):
+        forward_node(both[0], x, chosen)
+    contents = exchange.read(frozen(graph, tmp_path / "model.pb"))
+    assert len(contents.rnns) == 2
+    (problem,) = contents.problems
+    assert "The parameters of the node 'chosen/CudnnRNN'" in problem and "op Merge" in problem
+
+
 @needs_tensorflow_2
 @pytest.mark.parametrize("is_argument", [False, True])
 def test_functions(graph, tmp_path, is_argument):

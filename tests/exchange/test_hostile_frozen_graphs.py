@@ -72,7 +72,7 @@ def test_damaged_constants(tmp_path, fields, message):
     assert_graph_refused(tmp_path, graph_def, message)
 
 
-@pytest.mark.parametrize("op", ["Identity", "Reshape", "Transpose"])
+@pytest.mark.parametrize("op", ["Identity", "Reshape", "Switch", "Transpose"])
 def test_cycles(tmp_path, op):
     graph_def = tf.GraphDef()
     graph_def.node.add(name="a", op=op, input=["b", "b"])

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import tensorflow
 import tensorflow.compat.v1 as tf
+from tensorflow.python.ops import control_flow_util_v2
 
 import cudnn_rnn
 from cudnn_rnn.cli.main import main
+from helpers.keras_layers import IS_KERAS_3
 from helpers.onnx_models import needs_tf2onnx, operators, run_onnx, write_frozen_graph
 from helpers.sequence_cases import LENGTHS, LSTM, arrays_for
 from helpers.versions import needs_tensorflow_2
@@ -139,6 +141,19 @@ def test_signatures(tmp_path):
         with pytest.raises(ValueError, match=text):
             cudnn_rnn.export_onnx(tmp_path / "model", tmp_path / "model.onnx", **named)
     assert os.listdir(str(tmp_path)) == ["model"]
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("is_saved_model", [False, True])
+def test_a_graph_of_the_program(tmp_path, frozen, is_saved_model):
+    """The caller's default graph is neither used nor changed."""
+    model, _, outputs = frozen
+    if is_saved_model:
+        model, outputs = tmp_path / "saved", None
+        save_module(model, lambda a: tensorflow.tanh(a), [2, 3])
+    with tf.Graph().as_default() as graph:
+        done = cudnn_rnn.export_onnx(str(model), str(tmp_path / "out.onnx"), outputs=outputs)
+    assert done.largest_difference is not None and not graph.get_operations()
 
 
 @needs_tensorflow_2
@@ -298,3 +313,70 @@ def test_nodes_in_loops_and_branches(tmp_path):
             expected = function(tf.constant(x))["y"].numpy()
             found = run_onnx(path, {"x": x})["y"]
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@needs_tensorflow_2
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
+def test_unused_results_of_branches(tmp_path, rnn_mode):
+    """In a graph of TensorFlow 1, branches also return what gradients need, as optionals."""
+    layer = {"lstm": cudnn_rnn.CudnnLSTM, "gru": cudnn_rnn.CudnnGRU}[rnn_mode](2, 3, 4)
+    random = np.random.RandomState(0)
+    params = random.uniform(-1, 1, int(layer.params_size())).astype(np.float32)
+    folder = str(tmp_path / "model")
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        x = tf.placeholder(tf.float32, [5, None, 4], "x")
+        chosen = tf.placeholder(tf.float32, [], "chosen")
+        states = [tf.zeros([2, tf.shape(x)[1], 3])] * (2 if rnn_mode == "lstm" else 1)
+        variable = tf.get_variable("params", initializer=params, use_resource=True).read_value()
+
+        def branch(scale):
+            return tf.nn.tanh(layer(scale * x, *states, variable, is_training=False)[0])
+
+        control_flow_util_v2.set_output_all_intermediates(True)
+        try:
+            y = tf.cond(chosen > 0.0, lambda: branch(2.0), lambda: branch(1.0))
+        finally:
+            control_flow_util_v2.set_output_all_intermediates(None)
+        functions = graph.as_graph_def().library.function
+        assert any(node.op == "OptionalFromValue" for one in functions for node in one.node_def)
+        session.run(tf.global_variables_initializer())
+        inputs = {"x": x, "chosen": chosen}
+        tf.saved_model.simple_save(session, folder, inputs, {"y": y})
+        data = random.uniform(-1, 1, (5, 2, 4)).astype(np.float32)
+        expected = {value: session.run(y, {x: data, chosen: value}) for value in (-1.0, 1.0)}
+    done = cudnn_rnn.export_onnx(folder, tmp_path / "model.onnx")
+    assert done.nodes == 4 and done.largest_difference < 1e-5
+    for value, array in expected.items():
+        found = run_onnx(tmp_path / "model.onnx", {"x": data, "chosen": value})["y"]
+        np.testing.assert_allclose(found, array, rtol=1e-5, atol=1e-6)
+
+
+@needs_tensorflow_2
+@pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "SimpleRNN"])
+def test_exported_keras_models_with_dropout(tmp_path, is_ours, name):
+    """Their seeds change in a function that the signature's calls; no output depends on these."""
+    keras = tensorflow.keras
+    layers = importlib.import_module("cudnn_rnn.keras") if is_ours else keras.layers
+    options = dict(return_sequences=True, dropout=0.5)
+    first = getattr(layers, name)(3, **options)
+    second = getattr(layers, name)(3, recurrent_dropout=0.5)
+    model = keras.Sequential([keras.Input((5, 4)), first, second])
+    model.export(str(tmp_path / "model"), verbose=False)
+    done = cudnn_rnn.export_onnx(tmp_path / "model", tmp_path / "model.onnx")
+    x = np.random.RandomState(0).uniform(-1, 1, (2, 5, 4)).astype(np.float32)
+    (found,) = run_onnx(tmp_path / "model.onnx", {done.inputs[0]: x}).values()
+    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+@needs_tensorflow_2
+@pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_exported_keras_models_with_states_are_refused(tmp_path, dropout):
+    keras = tensorflow.keras
+    layer = keras.layers.LSTM(3, stateful=True, dropout=dropout)
+    model = keras.Sequential([keras.Input(batch_shape=(2, 5, 4)), layer])
+    model.export(str(tmp_path / "model"), verbose=False)
+    with pytest.raises(ValueError, match="from one call to the next, as layers with stateful=True"):
+        cudnn_rnn.export_onnx(tmp_path / "model", tmp_path / "model.onnx")

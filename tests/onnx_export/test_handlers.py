@@ -9,6 +9,7 @@ import tensorflow
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn.onnx
+from cudnn_rnn._compat import gen_cudnn_rnn_ops
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3
 from helpers.onnx_models import INPUTS, needs_tf2onnx, operators, rnn_graph, run_onnx
 from helpers.op_harness import relative_error
@@ -104,6 +105,36 @@ def test_from_function(tmp_path, registered, configuration):
     found = run_onnx(tmp_path / "model.onnx", {name: arrays[name] for name in names})
     for one, other in zip(found.values(), expected):
         assert relative_error(one, other.numpy()) < 1e-5
+
+
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
+def test_branches_that_return_all_outputs(tmp_path, registered, rnn_mode):
+    """The reserved space is empty, and so is output_c of a GRU; nothing uses these."""
+    convert = importlib.import_module("tf2onnx.convert")
+    models = {"lstm": cudnn_rnn.CudnnLSTM, "gru": cudnn_rnn.CudnnGRU}
+    size = int(models[rnn_mode](1, UNITS, WIDTH).params_size())
+    params = np.random.RandomState(0).uniform(-1, 1, size).astype(np.float32)
+
+    def call(x, chosen):
+        state = tf.zeros([1, tf.shape(x)[1], UNITS])
+
+        def branch(scale):
+            tensors = dict(input=x * scale, input_h=state, input_c=state, params=params)
+            options = dict(rnn_mode=rnn_mode, is_training=False)
+            return tuple(gen_cudnn_rnn_ops.cudnn_rnnv2(**tensors, **options))
+
+        return tf.cond(chosen > 0.0, lambda: branch(1.0), lambda: branch(2.0))[0]
+
+    specs = [tensorflow.TensorSpec([None, 2, WIDTH], name="x")]
+    specs.append(tensorflow.TensorSpec([], name="chosen"))
+    model, _ = convert.from_function(
+        tensorflow.function(call, autograph=False), input_signature=specs, opset=17
+    )
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    x = np.random.RandomState(1).uniform(-1, 1, (3, 2, WIDTH)).astype(np.float32)
+    for chosen in (-1.0, 1.0):
+        (found,) = run_onnx(tmp_path / "model.onnx", {"x": x, "chosen": chosen}).values()
+        assert relative_error(found, call(tf.constant(x), tf.constant(chosen)).numpy()) < 1e-5
 
 
 def test_what_has_no_node_is_logged(caplog, registered):

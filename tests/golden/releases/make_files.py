@@ -98,6 +98,13 @@ GRAPHS["layer_rnn_tanh_bi"][2].extend([FROZEN])
 GRAPHS["cells_saveable_gru"][2].extend([CHECKPOINT + ".meta", SAVED_MODEL])
 
 
+def by_scope(variables):
+    """Returns variables with those of a scope together, as release 0.2 created them."""
+    scopes = [variable.op.name.rpartition("/")[0] for variable in variables]
+    order = sorted(range(len(variables)), key=lambda place: scopes.index(scopes[place]))
+    return [variables[place] for place in order]
+
+
 class GraphProgram:
     """A program of `GRAPHS` in the default graph.
 
@@ -110,7 +117,7 @@ class GraphProgram:
         build, self.contents, self.files = GRAPHS[name]
         self.inputs = tf.placeholder(tf.float32, [None, None, WIDTH], name="inputs")
         results = build(self.inputs, training)
-        self.variables = tf.trainable_variables()
+        self.variables = by_scope(tf.trainable_variables())
         if training:
             loss = tf.reduce_sum(tf.square(results[0]))
             results += tf.gradients(loss, [self.inputs] + self.variables)
