@@ -7,7 +7,7 @@ optionals, which ONNX cannot express; a `CudnnRNN*` node also returns its reserv
 from __future__ import annotations
 
 import collections
-from typing import Any, Counter, Dict, List, Set, Tuple
+from typing import Any, Counter, Dict, Iterable, List, Set, Tuple
 
 from tensorflow.core.framework import types_pb2
 
@@ -19,17 +19,18 @@ _BRANCHES = ("then_branch", "else_branch")
 _SHAPES = ("output_shapes", "_output_shapes")
 
 
-def replace_unused_results(graph_def: Any) -> None:
+def replace_unused_results(graph_def: Any, outputs: Iterable[str]) -> None:
     """Puts constants in the place of unused results, in place; other results keep their numbers.
 
-    Branches that several nodes have stay as they are.
+    Branches that several nodes have stay as they are. `outputs` are the tensors that the graph
+    returns.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
     users: Counter[str] = collections.Counter(
         name for node in nodes_of(graph_def) for name in (node.op, *functions_in(node.attr))
     )
     seen: Set[str] = set()
-    waiting: List[Tuple[Any, List[str]]] = [(graph_def.node, [])]
+    waiting: List[Tuple[Any, List[str]]] = [(graph_def.node, list(outputs))]
     while waiting:  # callers come before what they call
         nodes, results = waiting.pop()
         tensors = [name for node in nodes for name in node.input if not name.startswith("^")]

@@ -161,7 +161,7 @@ def _converted(frozen, opset):
     """Returns the graph with loops, sentences about these, and the `onnx.ModelProto`."""
     graph_def = tf.GraphDef()
     graph_def.CopyFrom(frozen.graph_def)
-    _branches.replace_unused_results(graph_def)
+    _branches.replace_unused_results(graph_def, frozen.outputs.values())
     loops = _loops.make_loops(graph_def)
     names = [*frozen.inputs.items(), *frozen.outputs.items()]
     with tf.Graph().as_default() as graph:

@@ -11,6 +11,7 @@ from tensorflow.python.ops import control_flow_util_v2
 
 import cudnn_rnn
 from cudnn_rnn.cli.main import main
+from cudnn_rnn.onnx import _branches
 from helpers.keras_layers import IS_KERAS_3
 from helpers.onnx_models import needs_tf2onnx, operators, run_onnx, write_frozen_graph
 from helpers.sequence_cases import LENGTHS, LSTM, arrays_for
@@ -313,6 +314,25 @@ def test_nodes_in_loops_and_branches(tmp_path):
             expected = function(tf.constant(x))["y"].numpy()
             found = run_onnx(path, {"x": x})["y"]
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@needs_tensorflow_2
+def test_results_of_branches_that_are_outputs():
+    """No node uses the first result of the If, but the graph returns it; nothing uses the other."""
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [2, 3], "x")
+        wanted = tf.reduce_sum(x) > 0.0
+        found = tf.cond(wanted, lambda: (tf.tanh(x), x), lambda: (tf.sigmoid(x), -x))
+        output = found[0].op.inputs[0]
+        assert output.op.type in ("If", "StatelessIf")
+    graph_def = graph.as_graph_def()
+    for node in list(graph_def.node):  # the Identity nodes that tf.cond returns
+        if node.op == "Identity" and node.input[0].startswith("cond"):
+            graph_def.node.remove(node)
+    _branches.replace_unused_results(graph_def, [output.name])
+    for function in graph_def.library.function:
+        returned = [function.ret[result.name] for result in function.signature.output_arg]
+        assert ["unused" in result for result in returned] == [False, True]
 
 
 @needs_tensorflow_2
