@@ -5,8 +5,6 @@ TensorFlow unless another repository is named. Training, checkpoints and frozen 
 their own: `test_known_issues_training.py`, `test_known_issues_saving.py`, `test_foreign_graphs.py`.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -115,10 +113,12 @@ def test_8311_the_gru_is_not_grucell_but_the_compatible_cell(session):
         cell, tf.constant(inputs), dtype=tf.float32, time_major=True
     )
     converter = cudnn_rnn.CudnnParamsFormatConverterGRU(1, UNITS, WIDTH)
-    kernels_and_biases = zip(*converter.opaque_to_tf_canonical(params))
     initialize(session)
-    for variable, value in zip(cell.variables, itertools.chain(*kernels_and_biases)):
-        session.run(variable.assign(value))
+    for kind, values in zip(("kernel", "bias"), converter.opaque_to_tf_canonical(params)):
+        variables = [variable for variable in cell.variables if variable.op.name.endswith(kind)]
+        assert len(variables) == len(values) == 3
+        for variable, value in zip(variables, values):
+            session.run(variable.assign(value))
     found, of_cell, by_gate = session.run([outputs, cell_outputs, gru.params_to_canonical(params)])
     np.testing.assert_allclose(found, of_cell, rtol=1e-5, atol=1e-6)
 
