@@ -233,6 +233,6 @@ def test_without_bfloat16(session, make):
     with pytest.raises(
         (TypeError, ValueError),
         match="must be .*float16, float32 or float64, but is .*bfloat16.* The RNN ops of "
-        r"TensorFlow \d+\.\d+\.\d+ do not support bfloat16; use TensorFlow 2\.15 or newer",
+        r"TensorFlow \d+\.\d+\.\d+ do not support bfloat16; use TensorFlow 2\.13 or newer",
     ):
         make(tf.zeros([STEPS, BATCH, WIDTH], tf.bfloat16))
