@@ -179,6 +179,18 @@ def fixed_dropout_pattern(monkeypatch):
     monkeypatch.setenv("TF_CUDNN_RESET_RND_GEN_STATE", "1")
 
 
+@pytest.fixture
+def control_flow_of_tensorflow_1():
+    """Lets loops and tf.cond be nodes of the graph itself, without functions."""
+    import tensorflow.compat.v1 as tf
+
+    is_enabled = tf.control_flow_v2_enabled()
+    tf.disable_control_flow_v2()
+    yield
+    if is_enabled:
+        tf.enable_control_flow_v2()
+
+
 @pytest.fixture(params=["control_flow_v1", "control_flow_v2"])
 def control_flow(request):
     """Runs the test with TensorFlow 1's loops (and reference variables) and TensorFlow 2's."""

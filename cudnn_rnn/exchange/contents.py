@@ -315,6 +315,23 @@ def replacing(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def target_or_trial(path: str, dry_run: bool) -> Iterator[str]:
+    """Yields `path`; in a dry run, one of this name in a temporary folder, so errors are found."""
+    if not dry_run:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, os.path.basename(path))
+
+
+def notes_on_folder(path: str, dry_run: bool) -> List[str]:
+    """Returns a note if writing `path` will create its folder."""
+    folder = os.path.dirname(path)
+    is_new = folder and not os.path.exists(folder) and not dry_run
+    return ["The folder %s is new." % folder] if is_new else []
+
+
+@contextlib.contextmanager
 def temporary_folder_beside(path: str) -> Iterator[str]:
     """Yields a new folder in the folder of `path`, and removes it at the end.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import tempfile
 from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -25,8 +24,10 @@ from cudnn_rnn.exchange.contents import (
     check_scopes,
     contradiction,
     name_of,
+    notes_on_folder,
     require_file_or_nothing,
     sentence,
+    target_or_trial,
 )
 from cudnn_rnn.exchange.meta_graphs import SAVED_MODEL
 from cudnn_rnn.model.spec import DIRECTIONS, GATES, checked_choice, checked_size
@@ -405,9 +406,7 @@ def convert(
         _require_finite(contents.rnns)
     refuse_to_overwrite(target, force)
     keys: List[str] = []
-    folder = os.path.dirname(target)
-    if folder and not os.path.exists(folder) and not dry_run:
-        notes.append("The folder %s is new." % folder)
+    notes += notes_on_folder(target, dry_run)
     if to in checkpoint_format.TARGETS:
         planned = checkpoint_format.plan(contents, to, variable)
         keys, notes = sorted(planned.arrays), notes + planned.notes
@@ -415,17 +414,9 @@ def convert(
             checkpoint_format.save(target, planned.arrays)
     else:
         notes += _notes_on(contents, to)
-        _write_or_try(to, target, contents.rnns, dry_run)
+        with target_or_trial(target, dry_run) as path:
+            _WRITERS[to](path, contents.rnns)
     return Conversion(contents, keys, notes)
-
-
-def _write_or_try(to, target, rnns, dry_run):
-    """Writes a file; in a dry run to a temporary folder, so that errors are found."""
-    if not dry_run:
-        _WRITERS[to](target, rnns)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        _WRITERS[to](os.path.join(folder, os.path.basename(target)), rnns)
 
 
 def _only(contents, scope):

@@ -182,10 +182,8 @@ def _sizes(constants, node, inputs):
     sizes: List[Optional[int]] = [None] * len(_SIZES)
     if maker is not None and maker.op in FROM_CANONICAL:
         sizes = _constant_sizes(constants, made_at.body, maker)
-    # tf.cond of TensorFlow 1 puts a Switch before each input.
-    before = [_origin(constants, place, SWITCHES) for place in inputs[:3]]
-    data = shape_of(constants, before[0])
-    state_h, state_c = [shape_of_state(constants, place) for place in before[1:]]
+    data = shape_of(constants, inputs[0])
+    state_h, state_c = [shape_of_state(constants, place) for place in inputs[1:3]]
     is_batch_major = "time_major" in node.attr and not node.attr["time_major"].b
     states = [state_h, state_c] if config.rnn_mode == CUDNN_LSTM else [state_h]
     stacked = _dimension(states, 1 if is_batch_major else 0)
@@ -204,12 +202,12 @@ def _dimension(shapes, axis):
     return known[0] if known else None
 
 
-def _origin(constants, place, passing=("Identity", *SWITCHES)):
-    """Returns the place that a node of these ops or a chain of them passes on."""
+def _origin(constants, place):
+    """Returns the place that an `Identity`, a `Switch` or a chain of them passes on."""
     for _ in range(_MOST_STEPS):
         node = constants.node(place)
         inputs = constants.inputs(place.body, node) if node is not None else []
-        if node is None or node.op not in passing or not inputs:
+        if node is None or node.op not in ("Identity", *SWITCHES) or not inputs:
             break
         place = inputs[0]
     return place

@@ -30,7 +30,15 @@ _TO_CANONICAL = ("CudnnRNNParamsToCanonical", "CudnnRNNParamsToCanonicalV2")
 FROM_CANONICAL = ("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
 _VARIABLES = ("VarHandleOp", "Variable", "VariableV2", "ReadVariableOp")
 SWITCHES = ("Switch", "RefSwitch")  # both outputs have the value of the first input
-_PASSING = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Enter", "RefEnter")
+_PASSING = (
+    "Identity",
+    "StopGradient",
+    "PreventGradient",
+    "Snapshot",
+    "Enter",
+    "RefEnter",
+    *SWITCHES,
+)
 # NumPy's dtypes by the number of TensorFlow's, and the field of a `TensorProto`.
 _DTYPES = {
     1: ("<f4", "float_val"),
@@ -201,7 +209,7 @@ class GraphConstants:
         inputs = self.inputs(place.body, node)
         if node.op == "Const":
             return [], lambda _: self._constant(node)
-        if node.op in _PASSING or node.op in SWITCHES:
+        if node.op in _PASSING:
             return inputs[:1], _first
         if node.op in _TO_CANONICAL:
             return inputs[:4], lambda arrays: self._canonical(node, place, arrays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Set
 
 from cudnn_rnn.exchange.graph_constants import (
+    SWITCHES,
     GraphConstants,
     NotConstant,
     Place,
@@ -24,9 +25,9 @@ _KEEPING = (
     "Relu",
     "Sigmoid",
     "StopGradient",
-    "Switch",
     "Tanh",
     "ZerosLike",
+    *SWITCHES,
 )
 _MOST_STEPS = 100  # between an RNN and what tells the shape of its inputs
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, Container, Dict, Iterator, List
+from typing import Any, Collection, Dict, Iterator, List
 
 from cudnn_rnn.exchange.contents import ExchangeError, library
 from cudnn_rnn.exchange.onnx_arrays import Constants, is_of_onnx
 
-_PARTS_OF_RNNS = ("LSTM", "GRU", "RNN")  # operators of RNNs contain one of these, in any domain
 _DEEPEST = 16  # subgraphs in subgraphs that are looked into
 
 
@@ -40,14 +39,15 @@ def require_inputs(graph: Any, producers: Dict[str, Any], constants: Constants) 
                 )
 
 
-def notes(model: Any, rnns: Container[str]) -> List[str]:
+def notes(model: Any, rnns: Collection[str]) -> List[str]:
     """Returns a note for each kind of nodes that are left out.
 
     Args:
       model: an `onnx.ModelProto`.
-      rnns: the operators of RNNs.
+      rnns: the operators of RNNs. Those of other domains contain one of these names.
     """
     told = []
+    in_bodies = list(_nodes_in_bodies(model))
     operators = {node.op_type for node in model.graph.node if is_of_onnx(node)}
     unknown = operators - _operators_of_onnx()
     if unknown:
@@ -57,7 +57,7 @@ def notes(model: Any, rnns: Container[str]) -> List[str]:
         )
     inside = [
         "%s node %r" % (node.op_type, node.name)
-        for node in _nodes_in_bodies(model)
+        for node in in_bodies
         if node.op_type in rnns and is_of_onnx(node)
     ]
     if inside:
@@ -67,8 +67,8 @@ def notes(model: Any, rnns: Container[str]) -> List[str]:
         )
     foreign = [
         "%s (%s) node %r" % (node.op_type, node.domain, node.name)
-        for node in (*model.graph.node, *_nodes_in_bodies(model))
-        if not is_of_onnx(node) and any(part in str(node.op_type) for part in _PARTS_OF_RNNS)
+        for node in (*model.graph.node, *in_bodies)
+        if not is_of_onnx(node) and any(name in str(node.op_type) for name in rnns)
     ]
     if foreign:
         told.append(

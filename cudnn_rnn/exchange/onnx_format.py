@@ -59,7 +59,7 @@ _ORDERS = {  # what a note says of layers that are not stacked
     None: ", but the order of its axes is not certain",
 }
 _ALL_STEPS = -1  # the default of sequence_lens
-_MOST_BYTES = 2**31 - 1  # limit of a protobuf message
+MOST_BYTES = 2**31 - 1  # limit of a protobuf message
 
 
 def to_model(rnns: Sequence[RnnWeights]) -> Any:
@@ -97,11 +97,11 @@ def to_model(rnns: Sequence[RnnWeights]) -> Any:
 
 def _require_size(size):
     """Raises `ExchangeError` if a model with so many bytes fits into no file."""
-    if size > _MOST_BYTES:
+    if size > MOST_BYTES:
         raise ExchangeError(
             "The weights take %d bytes; an ONNX file can have %d. Write each RNN to a file of its "
             "own (--scope) if there are several, or another format: --to torch or --to npz."
-            % (size, _MOST_BYTES)
+            % (size, MOST_BYTES)
         )
 
 

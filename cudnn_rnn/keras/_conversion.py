@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 import warnings
 from typing import List
 
 from cudnn_rnn.exchange import keras_files
-from cudnn_rnn.exchange.contents import ExchangeError, replacing
+from cudnn_rnn.exchange.contents import (
+    ExchangeError,
+    notes_on_folder,
+    replacing,
+    target_or_trial,
+)
 from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
@@ -60,25 +63,13 @@ def convert_model(path: str, target: str, dry_run: bool = False) -> List[str]:
     options = {"include_optimizer": False} if IS_KERAS_3 and suffix == ".h5" else {}
     if options and getattr(model, "optimizer", None) is not None:
         notes.append("%s has neither loss nor optimizer; a .keras file has both." % target)
-    folder = os.path.dirname(target)
-    if folder and not os.path.exists(folder) and not dry_run:
-        notes.append("The folder %s is new." % folder)
-    with _written(target, dry_run) as written, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Keras calls HDF5 an old format
-        model.save(written, **options)
+    notes += notes_on_folder(target, dry_run)
+    with target_or_trial(target, dry_run) as place, replacing(place) as written:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Keras calls HDF5 an old format
+            model.save(written, **options)
     return notes
 
 
 def _suffixes():
     return [one for one in SUFFIXES if one != ".keras" or _stored_models.writes_archives()]
-
-
-@contextlib.contextmanager
-def _written(target, dry_run):
-    """Yields where to write a file for `target`."""
-    if dry_run:
-        with tempfile.TemporaryDirectory() as folder:
-            yield os.path.join(folder, os.path.basename(target))
-    else:
-        with replacing(target) as written:
-            yield written

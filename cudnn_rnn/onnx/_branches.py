@@ -11,11 +11,10 @@ from typing import Any, Counter, Dict, Iterable, List, Set, Tuple
 
 from tensorflow.core.framework import types_pb2
 
-from cudnn_rnn.onnx._screening import node_of, number_of
+from cudnn_rnn.onnx._screening import CALLED, node_of, number_of, tensors_of
 from cudnn_rnn.plain._unused import functions_in, nodes_of
 
 _CONDITIONALS = ("If", "StatelessIf")
-_BRANCHES = ("then_branch", "else_branch")
 _SHAPES = ("output_shapes", "_output_shapes")
 
 
@@ -33,7 +32,7 @@ def replace_unused_results(graph_def: Any, outputs: Iterable[str]) -> None:
     waiting: List[Tuple[Any, List[str]]] = [(graph_def.node, list(outputs))]
     while waiting:  # callers come before what they call
         nodes, results = waiting.pop()
-        tensors = [name for node in nodes for name in node.input if not name.startswith("^")]
+        tensors = [name for node in nodes for name in tensors_of(node)]
         used = {(node_of(name), number_of(name)) for name in (*tensors, *results)}
         for node in nodes:
             called = {node.op, *functions_in(node.attr)} & functions.keys()
@@ -46,7 +45,7 @@ def replace_unused_results(graph_def: Any, outputs: Iterable[str]) -> None:
 
 def _replace(conditional: Any, functions: Dict[str, Any], used: Any) -> None:
     """Puts a constant in the place of each unused result of the branches of a node."""
-    names = [conditional.attr[name].func.name for name in _BRANCHES]
+    names = [conditional.attr[name].func.name for name in CALLED[conditional.op]]
     branches = [functions[name] for name in names if name in functions]
     types = conditional.attr["Tout"].list.type
     counts = [len(branch.signature.output_arg) for branch in branches]

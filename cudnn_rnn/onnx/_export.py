@@ -11,11 +11,10 @@ import numpy as np
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1, eager_mode, tf
 from cudnn_rnn.exchange.contents import library, replacing, require_file_or_nothing
-from cudnn_rnn.exchange.onnx_format import OPERATORS
+from cudnn_rnn.exchange.onnx_format import MOST_BYTES, OPERATORS
 from cudnn_rnn.onnx import _branches, _comparison, _handlers, _loops, _nodes, _sources
 
 _OPSET = 17
-_MOST_BYTES = 2**31 - 1  # of a protobuf message
 
 
 class OnnxExport(NamedTuple):
@@ -221,9 +220,9 @@ def _require_known_operators(model):
 
 
 def _serialized(model):
-    if model.ByteSize() > _MOST_BYTES:
+    if model.ByteSize() > MOST_BYTES:
         raise ValueError(
-            "The model takes %d bytes; an ONNX file can have %d." % (model.ByteSize(), _MOST_BYTES)
+            "The model takes %d bytes; an ONNX file can have %d." % (model.ByteSize(), MOST_BYTES)
         )
     return model.SerializeToString()
 

@@ -15,7 +15,7 @@ VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _BRANCHING = ("If", "StatelessIf", "Case", "StatelessCase")
 _LOOPS = ("While", "StatelessWhile")
 # The attributes with the functions whose results are those of the node.
-_CALLED = {
+CALLED = {
     "PartitionedCall": ("f",),
     "StatefulPartitionedCall": ("f",),
     "If": ("then_branch", "else_branch"),
@@ -46,7 +46,7 @@ _RANDOM = (
 )
 # Ops with effects or states that a computation may have.
 COMPUTING = frozenset(
-    (*VARIABLES, *_CALLED, *_TABLES, *_RANDOM, "ReadVariableOp", "ResourceGather", "VariableShape")
+    (*VARIABLES, *CALLED, *_TABLES, *_RANDOM, "ReadVariableOp", "ResourceGather", "VariableShape")
     + ("Placeholder", "PlaceholderWithDefault", "Assert", "IsVariableInitialized")
     + (*FORWARD_OPS, "VarIsInitializedOp", *_ASSIGNMENTS)
 )
@@ -124,7 +124,7 @@ class _Assignments:
         """Returns names of nodes and arguments."""
         found: Set[str] = set()
         for node in nodes:
-            inputs = [node_of(name) for name in _tensors(node)]
+            inputs = [node_of(name) for name in tensors_of(node)]
             if node.op in _ASSIGNMENTS:
                 found.add(inputs[0])
             if node.op in _BRANCHING:
@@ -173,8 +173,8 @@ class _Dependencies:
 
     def _inputs(self, node, number):
         """Returns the inputs that an output depends on; all inputs if this is not certain."""
-        inputs = _tensors(node)
-        called = [name for key in _CALLED.get(node.op, ()) for name in _named(node, key)]
+        inputs = tensors_of(node)
+        called = [name for key in CALLED.get(node.op, ()) for name in _named(node, key)]
         if not called:
             return inputs
         if node.op in _LOOPS:
@@ -217,7 +217,7 @@ class _Dependencies:
         return self._known[name, number]
 
 
-def _tensors(node):
+def tensors_of(node: Any) -> List[str]:
     """Returns the inputs of a node without control inputs."""
     return [name for name in node.input if not name.startswith("^")]
 

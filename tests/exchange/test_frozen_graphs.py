@@ -217,19 +217,11 @@ def test_shapes_in_attributes(graph, tmp_path):
         assert_same(exchange.read(written(tmp_path / "a.pb", graph_def)).rnns[0], expected)
 
 
-@pytest.fixture
-def switches():
-    """Lets tf.cond make nodes Switch and Merge, as TensorFlow 1 does."""
-    is_enabled = tf.control_flow_v2_enabled()
-    tf.disable_control_flow_v2()
-    yield
-    if is_enabled:
-        tf.enable_control_flow_v2()
-
-
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_branches_with_the_same_parameters(graph, tmp_path, switches, rnn_mode, depth):
+def test_branches_with_the_same_parameters(
+    graph, tmp_path, control_flow_of_tensorflow_1, rnn_mode, depth
+):
     """With a placeholder is_training, there is a node in each branch of a tf.cond."""
     expected = random_rnn(rnn_mode, 2, bidirectional=True)
     x = tf.placeholder(tf.float32, [None, None, 4])
@@ -259,7 +251,7 @@ def test_branches_with_the_same_parameters(graph, tmp_path, switches, rnn_mode, 
     assert_same(exchange.read(tmp_path / "rnn.npz").rnns[0], expected)
 
 
-def test_branches_with_different_parameters(graph, tmp_path, switches):
+def test_branches_with_different_parameters(graph, tmp_path, control_flow_of_tensorflow_1):
     """They are different RNNs; what is chosen from their parameters is no constant."""
     both = [random_rnn("gru", 1, seed=seed) for seed in range(2)]
     x = tf.placeholder(tf.float32, [None, None, 4])

@@ -413,7 +413,7 @@ def test_onnx_models_that_a_file_cannot_hold(tmp_path, monkeypatch, beyond):
     """The limit is 2 GiB; weights above it are refused before a model is built."""
     rnn = random_rnn("lstm", bidirectional=True)
     limit = 4 * rnn.to_opaque().size - (beyond == "weights")
-    monkeypatch.setattr(onnx_format, "_MOST_BYTES", limit)
+    monkeypatch.setattr(onnx_format, "MOST_BYTES", limit)
     if beyond == "weights":
         monkeypatch.setattr(onnx_format, "_add_rnn", None)
     with pytest.raises(exchange.ExchangeError) as caught:

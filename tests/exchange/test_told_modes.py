@@ -137,18 +137,8 @@ def test_the_graph_of_an_op_level_model(tmp_path, rnn_mode, arguments):
     assert list(modes(tmp_path / "model").values()) == [rnn_mode]
 
 
-@pytest.fixture
-def loops_without_functions():
-    """Lets loops be nodes of the graph itself, as in TensorFlow 1."""
-    is_enabled = tf.control_flow_v2_enabled()
-    tf.disable_control_flow_v2()
-    yield
-    if is_enabled:
-        tf.enable_control_flow_v2()
-
-
 @simple_modes
-@pytest.mark.usefixtures("loops_without_functions")
+@pytest.mark.usefixtures("control_flow_of_tensorflow_1")
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_the_graph_of_cells(tmp_path, rnn_mode, bidirectional):
     def build():
