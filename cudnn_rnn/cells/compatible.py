@@ -59,7 +59,7 @@ class CudnnCompatibleLSTMCell(CheckedCell):
     """
 
     def __init__(self, num_units: SizeLike, reuse: Any = None) -> None:
-        # As in tf.contrib, the variables of a subclass keep this scope, and so do checkpoints' keys.
+        # As in tf.contrib, the variables of a subclass keep this scope, and with it their keys.
         is_subclass = type(self) is not CudnnCompatibleLSTMCell
         name = snake_case(CudnnCompatibleLSTMCell.__name__) if is_subclass else None
         super().__init__(num_units, reuse, name)

@@ -130,8 +130,8 @@ def _refuse_computed(others):
             "The module of an RNN computes parameters from %r: by a parametrization, weight "
             "normalization, pruning or dropout of weights. Make them parameters before saving the "
             "state_dict: with remove_parametrizations, remove_weight_norm or prune.remove of "
-            "torch.nn.utils. If a key ends in _raw, its value is the trained one: store it under the "
-            "name without _raw." % key
+            "torch.nn.utils. If a key ends in _raw, its value is the trained one: store it under "
+            "the name without _raw." % key
         )
 
 
