@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import re
 import runpy
 import sys
 import types
@@ -30,8 +31,9 @@ With TensorFlow 2, tf.contrib also provides what programs use beside it: the blo
 of rnn, seq2seq.sequence_loss, training.HParams, learn.ModeKeys and more (docs/migrating.md lists
 all), and layers and slim if the package tf_slim is installed. tf.layers, tf.nn.rnn_cell and the
 cells of tf.contrib.rnn that are not block cells need Keras 2. With Keras 3, install the package
-tf_keras in TensorFlow's version; --tf1 then sets TF_USE_LEGACY_KERAS=1, unless you have set it. Not
-available are the rest of tf.contrib, and tf.estimator in TensorFlow 2.16 and newer."""
+tf_keras in TensorFlow's version; --tf1 then sets TF_USE_LEGACY_KERAS=1, unless you have set it.
+tf.estimator needs the package tensorflow-estimator 2.15.0 in TensorFlow 2.16 and newer. Not
+available is the rest of tf.contrib."""
 
 _HINT = """\
 python -m cudnn_rnn run: TensorFlow %s lacks this name of TensorFlow 1. If the program is written \
@@ -40,6 +42,13 @@ for TensorFlow 1, run it with
 
 _HINT_OF_KERAS = """\
 python -m cudnn_rnn run: tf.layers and tf.nn.rnn_cell of TensorFlow %s need Keras 2. %s"""
+_HINT_OF_ESTIMATORS = "python -m cudnn_rnn run: %s"
+# What Python says about `tf.estimator` and about imports of its names and submodules.
+_LACK_OF_ESTIMATORS = re.compile(
+    r"module 'tensorflow\S+' has no attribute 'estimator'|"
+    r"cannot import name 'estimator' from 'tensorflow\b|No module named 'tensorflow[._]estimator\b"
+)
+_IS_MISSING = (AttributeError, ImportError)
 _LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 _TRUE = ("true", "True", "1")  # for TensorFlow
 
@@ -145,6 +154,9 @@ def _hook_for_the_program(excepthook):
             print(_HINT % _tensorflow_version(), file=sys.stderr)
         elif _is_lack_of_keras_2(error):
             print(_HINT_OF_KERAS % (_tensorflow_version(), _way_to_keras_2()), file=sys.stderr)
+        elif _LACK_OF_ESTIMATORS.search(str(error)) and isinstance(error, _IS_MISSING):
+            estimators = importlib.import_module("cudnn_rnn.contrib.estimators")
+            print(_HINT_OF_ESTIMATORS % estimators.HOW_TO_GET_IT, file=sys.stderr)
 
     return hook
 
@@ -242,8 +254,7 @@ def _is_lack_of_tensorflow_1(error):
 
 def _is_lack_of_keras_2(error):
     """Tells whether the program asked TensorFlow for what it has only with Keras 2."""
-    is_missing = isinstance(error, (AttributeError, ImportError))
-    return is_missing and str(error).endswith("is not available with Keras 3.")
+    return isinstance(error, _IS_MISSING) and str(error).endswith("is not available with Keras 3.")
 
 
 def _way_to_keras_2():

@@ -26,7 +26,7 @@ import tensorflow
 
 from cudnn_rnn import _release_numbers
 from cudnn_rnn._compat import IS_TENSORFLOW_1
-from cudnn_rnn.contrib import other_packages, releases
+from cudnn_rnn.contrib import estimators, other_packages, releases
 
 __all__ = ["install", "uninstall"]
 
@@ -49,7 +49,8 @@ def install(version: str = "1.15") -> None:
     TensorFlow 2 also gets what programs use beside it: names of `tf.contrib.rnn`, `seq2seq`,
     `training`, `learn`, `framework` and `layers`, and, if the package tf_slim is installed, all of
     `layers` and `slim`. docs/migrating.md lists them. Missing names raise `AttributeError` or
-    `ImportError` with the reason.
+    `ImportError` with the reason. TensorFlow 2.16 and newer also get `tf.compat.v1.estimator`, if
+    the package tensorflow-estimator is installed.
 
     Args:
       version: str, a release from "1.0" to "1.15"; a patch number is ignored.
@@ -68,6 +69,9 @@ def install(version: str = "1.15") -> None:
         _set_module(name, None)
     for name, module in modules.items():
         _set_module(name, module)
+    if estimators.is_to_be_added():
+        _set_module(estimators.NAME, estimators.Estimators())
+        _set_attribute(tensorflow.compat.v1, "estimator", sys.modules[estimators.NAME])
 
 
 def uninstall() -> None:

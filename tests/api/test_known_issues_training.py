@@ -14,7 +14,7 @@ import cudnn_rnn
 from helpers.layer_models import BATCH, LAYERS, UNITS, WIDTH, built_layer, make_inputs
 from helpers.processes import output_of
 from helpers.rnn_models import CLASSES, initialize, make_params
-from helpers.versions import IS_TENSORFLOW_1
+from helpers.versions import IS_TENSORFLOW_1, needs_estimators
 from programs import mirrored_training
 
 pytestmark = pytest.mark.ci
@@ -168,10 +168,13 @@ def trained_on_one_device(session, params):
     return session.run(variable)
 
 
-TENSORFLOW_1_MODES = ["graph", pytest.param("estimator", marks=pytest.mark.release)]
+MODES = [
+    "graph" if IS_TENSORFLOW_1 else "eager",
+    pytest.param("estimator", marks=[pytest.mark.release, needs_estimators]),
+]
 
 
-@pytest.fixture(scope="module", params=TENSORFLOW_1_MODES if IS_TENSORFLOW_1 else ["eager"])
+@pytest.fixture(scope="module", params=MODES)
 def mirrored(request, tmp_path_factory):
     """Returns a mode of `mirrored_training.py` and what it prints in that mode."""
     folder = tmp_path_factory.mktemp("checkpoints")

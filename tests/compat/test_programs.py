@@ -18,7 +18,7 @@ import cudnn_rnn
 from cudnn_rnn import contrib
 from helpers.checkpoints import assert_round_trip
 from helpers.rnn_models import initialize
-from helpers.versions import needs_tensorflow_1, needs_tensorflow_2
+from helpers.versions import needs_estimators, needs_tensorflow_2
 
 RANDOM = np.random.RandomState(3)
 
@@ -428,7 +428,7 @@ def test_saver_of_a_dict_of_saveables(session, namespace, tmp_path):
     np.testing.assert_allclose(session.run(outputs, feed), expected, atol=1e-6)
 
 
-@needs_tensorflow_1
+@needs_estimators
 @pytest.mark.release
 @pytest.mark.parametrize("kind", ["CudnnGRU", "CudnnRNNRelu"])
 @of_release("1.15")
@@ -443,7 +443,7 @@ def test_estimator(session, namespace, kind, tmp_path):
         values, _ = getattr(namespace, kind)(1, 4, name="first")(values, training=is_training)
         layer = namespace.CudnnLSTM(2, 4, direction="bidirectional", name="second")
         values, _ = layer(values, training=is_training)
-        logits = tf.layers.dense(tf.reduce_sum(values, 0), 3)
+        logits = tf.matmul(tf.reduce_sum(values, 0), tf.get_variable("dense/kernel", [8, 3]))
         spec = functools.partial(tf.estimator.EstimatorSpec, mode, {"logits": logits})
         if labels is None:
             return spec()

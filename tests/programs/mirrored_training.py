@@ -1,7 +1,7 @@
 """Trains an RNN under MirroredStrategy on two CPU devices, for `test_known_issues_training.py`.
 
 This is a separate program because TensorFlow reads the number of CPU devices only at startup.
-Arguments: "graph" or "estimator" (TensorFlow 1) or "eager" (2), then a folder for checkpoints.
+Arguments: "graph" (TensorFlow 1), "eager" (2) or "estimator", then a folder for checkpoints.
 Saves after training, overwrites the parameters and restores them. Prints JSON: for "layer" and for
 "op_level", the parameters of every replica before training, after training, and after restoring.
 """
@@ -17,6 +17,7 @@ import tensorflow  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 
 import cudnn_rnn  # noqa: E402
+from cudnn_rnn import contrib  # noqa: E402
 
 UNITS, WIDTH, BATCH, STEPS = 4, 3, 6, 5
 TRAINING_STEPS = 3
@@ -149,6 +150,9 @@ def in_eager_mode(kind, strategy, folder):
 
 if __name__ == "__main__":
     mode, folder = sys.argv[1:]
+    contrib.install()  # TensorFlow 2.16 and newer get tf.estimator
+    if mode == "estimator":
+        tf.disable_v2_behavior()
     if mode == "eager":
         cpu = tensorflow.config.list_physical_devices("CPU")[0]
         tensorflow.config.set_logical_device_configuration(
