@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -58,6 +58,14 @@ _USES = 4
 # Keys of a training checkpoint.
 _MODELS = ("model", "state_dict", "model_state_dict")
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict")
+
+
+class _Part(NamedTuple):
+    """A `state_dict` in a file: the keys that lead to it, and the dict that it is in."""
+
+    path: Tuple[str, ...]
+    state: Mapping[str, Any]
+    level: Mapping[str, Any]
 
 
 def to_state_dict(rnns: Sequence[RnnWeights]) -> Dict[str, np.ndarray]:
@@ -250,10 +258,9 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         return Contents(path, "PyTorch file", [])
     if _has_rnn(saved):
         return from_state_dict(saved, facts)._replace(path=path)
-    for name, state in saved.items():
-        if _has_rnn(state):
-            contents = from_state_dict(state, facts)._replace(path=path)
-            return _with_rest(contents, saved, name, facts)
+    dicts, others = _parts(saved)
+    if dicts:
+        return _contents_of_parts(dicts, others, facts)._replace(path=path)
     return from_state_dict(saved, facts)._replace(path=path, format="PyTorch file")
 
 
@@ -279,32 +286,64 @@ def _has_rnn(state):
     )
 
 
-def _with_rest(contents, saved, name, facts):
-    """Adds to the contents of `saved[name]` what the dict `saved` has beside it."""
-    others = [str(key) for key in saved if key != name and _has_rnn(saved[key])]
-    if others:
+def _parts(saved):
+    """Finds the state_dicts in a dict, or in a dict of it, and so on.
+
+    Returns:
+      state_dicts: list of `_Part`, those that are not deep first.
+      others: list of str, the names of everything else.
+    """
+    dicts, inner, seen = [], [], {id(saved)}
+    waiting: List[Tuple[Tuple[str, ...], Mapping[Any, Any]]] = [((), saved)]
+    while waiting:
+        path, level = waiting.pop(0)
+        inner.append((path, level))
+        for key, value in level.items():
+            if _has_rnn(value):
+                dicts.append(_Part((*path, str(key)), value, level))
+            elif isinstance(value, dict) and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(((*path, str(key)), value))
+    ways = {part.path[:length] for part in dicts for length in range(len(part.path) + 1)}
+    others = [
+        ".".join((*path, str(key)))
+        for path, level in inner
+        if path in ways
+        for key in level
+        if (*path, str(key)) not in ways
+    ]
+    return dicts, others
+
+
+def _contents_of_parts(dicts, others, facts):
+    """Returns the contents of the first state_dict, with notes on the rest of the file."""
+    first = dicts[0]
+    contents = from_state_dict(first.state, facts)
+    if len(dicts) > 1:
+        left_out = ", ".join(repr(".".join(part.path)) for part in dicts[1:])
         note = (
             "Only the RNNs of %r are read. Left out are those of %s: to read these, save that "
-            "state_dict as a file of its own." % (str(name), ", ".join(map(repr, others)))
+            "state_dict as a file of its own." % (".".join(first.path), left_out)
         )
         contents = contents._replace(notes=[*contents.notes, note])
-    rest = [str(key) for key in saved if key != name and str(key) not in others]
-    parameters = saved[name]
-    optimizer = next((key for key in _OPTIMIZERS if key in saved), "")
-    state = torch_optimizers.read(parameters, saved.get(optimizer)) if name in _MODELS else None
+    key = next((key for key in _OPTIMIZERS if key in first.level), "")
+    state = None
+    if first.path[-1] in _MODELS:
+        state = torch_optimizers.read(first.state, first.level.get(key))
     if state is not None:
         slots: Dict[str, Any] = {rnn.scope: {} for rnn in contents.rnns}
         for slot, by_name in state.slots.items():
             for rnn in from_state_dict(by_name, facts).rnns:
                 slots[rnn.scope]["", slot] = rnn.to_opaque()
         contents = contents._replace(slots=slots, optimizer=state.powers)
-        rest = [key for key in rest if key != optimizer] + [optimizer + ".param_groups"]
-        rest += [
+        optimizer = ".".join((*first.path[:-1], key))
+        others = [name for name in others if name != optimizer] + [optimizer + ".param_groups"]
+        others += [
             "%s.state.%d" % (optimizer, number)
-            for number, key in enumerate(parameters)
-            if not _KEY.fullmatch(str(key))
+            for number, name in enumerate(first.state)
+            if not _KEY.fullmatch(str(name))
         ]
-    return contents._replace(others=contents.others + rest)
+    return contents._replace(others=contents.others + others)
 
 
 def is_safetensors(path: str) -> bool:

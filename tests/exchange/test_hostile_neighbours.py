@@ -189,6 +189,24 @@ def test_another_state_dict_of_torch_is_told(tmp_path):
     assert "Only the RNNs of 'a' are read. Left out are those of 'b'" in contents.notes[0]
 
 
+@needs_tensorflow_2
+def test_a_state_dict_of_torch_in_a_dict_of_a_dict(tmp_path):
+    import torch
+
+    modules = torch.nn.LSTM(3, 4), torch.nn.GRU(3, 4)
+    inner = {"model": modules[0].state_dict(), "epoch": 3}
+    saved = {"nets": {"first": inner, "second": modules[1].state_dict()}, "a": {"b": {"c": 1}}}
+    inner["itself"] = saved
+    torch.save(saved, str(tmp_path / "rnns.pt"))
+    contents = exchange.read(tmp_path / "rnns.pt")
+    assert [rnn.rnn_mode for rnn in contents.rnns] == ["gru"]
+    assert contents.others == ["a", "nets.first.epoch", "nets.first.itself"]
+    left_out = "of 'nets.second' are read. Left out are those of 'nets.first.model'"
+    assert left_out in contents.notes[0]
+    found = torch_format.to_state_dict(contents.rnns)["weight_ih_l0"]
+    np.testing.assert_array_equal(found, modules[1].weight_ih_l0.detach().numpy())
+
+
 # NumPy
 
 
