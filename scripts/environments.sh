@@ -7,7 +7,7 @@ TENSORFLOW_1="tensorflow-gpu==1.15.5"           # the last 1.15; runs on a CPU a
 TENSORFLOW_1_REQUIREMENTS="protobuf<3.21"       # newer ones reject its generated code
 TORCH="${TORCH:-torch==2.13.0}"
 # What the tests of cudnn_rnn.exchange, of exported graphs and of old programs run besides.
-NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0 tf2onnx==1.17.0 tensorflow-estimator==2.15.0"
+NEIGHBOURS="$TORCH safetensors==0.8.0 onnx==1.23.2 onnxruntime==1.32.0 tf2onnx==1.17.0 tensorflow-estimator==2.15.0 tf_slim==1.1.0"
 # Modules are compiled when they are first imported, and not again by every process: without its
 # .pyc files, an import of TensorFlow takes 9 s instead of 4.
 unset PYTHONDONTWRITEBYTECODE

@@ -17,6 +17,7 @@ import types
 from typing import Any
 
 from cudnn_rnn._compat import native_rnn_cell_module, tf
+from cudnn_rnn.contrib import moved_names
 
 CONTRIB = "tensorflow.contrib"
 _LAYERS = CONTRIB + ".layers"
@@ -179,6 +180,8 @@ class _Alias:
             if name != _LAYERS:
                 raise ModuleNotFoundError("No module named %r: %s" % (name, reason)) from error
             found = Part("layers", reason)
+        else:
+            moved_names.give_to(self._name.split(".")[0])
         sys.modules[name] = found
 
 
