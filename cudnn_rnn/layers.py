@@ -276,7 +276,7 @@ class _RNNLayer(Layer):
             initial = self._initial_params()
             dtype = self._plain_dtype
             kernel = tf.get_variable(OPAQUE_NAME, dtype=dtype, initializer=initial)
-        layer_saveables.refuse_constant(self, kernel)
+        layer_saveables.refuse_no_variable(self, kernel)
         size = layout.params_size(config)
         if not kernel.shape.is_compatible_with([size]):
             raise ValueError(

@@ -31,6 +31,7 @@ from cudnn_rnn._compat import tf, with_signature_of
 from cudnn_rnn.graph import calls, canonical
 from cudnn_rnn.graph.call_shapes import Sizes
 from cudnn_rnn.graph.config import checked_dtype, dtype_of, rnn_config, warn_about_dropout
+from cudnn_rnn.graph.old_names import OldName
 from cudnn_rnn.graph.types import BoolLike, SizeLike, TensorLike
 from cudnn_rnn.model.spec import (
     CUDNN_GRU,
@@ -133,7 +134,7 @@ class _OpLevelRNN:
           dropout: number between 0 and 1, the fraction of inputs that every layer except the first
             drops in training. Has no effect with one layer (a warning is issued).
           seed: int or None, the seed of the dropout; combines with `tf.set_random_seed` as in any
-            op.
+            op. Without both seeds, the pattern is that of seed 0, the same in every process.
           seed2: int, the second seed of the dropout. If given, the op gets both seeds unchanged.
           num_proj: int, the width to which an LSTM projects h, below `num_units`; None or 0 for no
             projection.
@@ -198,6 +199,10 @@ class _OpLevelRNN:
     def dropout(self) -> float:
         """Fraction of inputs that every layer except the first drops in training, a float."""
         return self.config.dropout
+
+    _num_layers, _num_units = OldName("num_layers"), OldName("num_units")
+    _input_size, _input_mode = OldName("input_size"), OldName("input_mode")
+    _direction, _dropout, _dtype = OldName("direction"), OldName("dropout"), OldName("dtype")
 
     def params_size(self) -> tf.Tensor:
         """Returns the number of elements of the opaque parameter buffer, a scalar int32 tensor.

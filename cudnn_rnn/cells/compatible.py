@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any, Tuple, Union
 
 from cudnn_rnn._compat import tf
+from cudnn_rnn.graph.old_names import OldName
 from cudnn_rnn.graph.types import Initializer, Nested, SizeLike
 from cudnn_rnn.tf1_layers.cell_base import LSTMStateTuple, MultiRNNCell, RNNCell
 from cudnn_rnn.tf1_layers.checked_cell import CheckedCell
@@ -63,6 +64,8 @@ class CudnnCompatibleLSTMCell(CheckedCell):
         is_subclass = type(self) is not CudnnCompatibleLSTMCell
         name = snake_case(CudnnCompatibleLSTMCell.__name__) if is_subclass else None
         super().__init__(num_units, reuse, name)
+
+    _kernel, _bias = OldName("kernel"), OldName("bias")
 
     @property
     def state_size(self) -> LSTMStateTuple:
@@ -123,6 +126,12 @@ class CudnnCompatibleGRUCell(CheckedCell):
     ) -> None:
         super().__init__(num_units, reuse)
         self._kernel_initializer = kernel_initializer
+
+    _gate_kernel, _gate_bias = OldName("gates/kernel"), OldName("gates/bias")
+    _candidate_input_kernel = OldName("candidate/input_projection/kernel")
+    _candidate_hidden_kernel = OldName("candidate/hidden_projection/kernel")
+    _candidate_input_bias = OldName("candidate/input_projection/bias")
+    _candidate_hidden_bias = OldName("candidate/hidden_projection/bias")
 
     @property
     def state_size(self) -> int:

@@ -87,8 +87,21 @@ def create_saveable(
     return saveable
 
 
-def refuse_constant(layer, params):
-    """Raises `TypeError` if a custom getter returned a tensor in eager execution."""
+def refuse_no_variable(layer, params):
+    """Raises an error if the parameters of a layer are not those of one variable.
+
+    Raises:
+      TypeError: a custom getter returned a tensor in eager execution.
+      ValueError: the partitioner of a distribution strategy has split the variable.
+    """
+    if type(params).__name__ == "ShardedVariable":
+        raise ValueError(
+            "The variable_partitioner of the distribution strategy split the variable %s of %s "
+            "into %d pieces; expected one, because its parameters are one vector. Use a "
+            "partitioner that leaves this variable whole, such as MinSizePartitioner with a larger "
+            "min_shard_bytes, or none."
+            % (_variable_text(layer), type(layer).__name__, len(params.variables))
+        )
     if tf.executing_eagerly() and isinstance(params, tf.Tensor):
         raise TypeError(
             "%s returned a tensor for the variable %s of %s; expected a variable. In eager "

@@ -114,6 +114,19 @@ class _Part(Trackable):
     def _gather_saveables_for_checkpoint(self):
         return {_VALUE: functools.partial(_PartSaveable, self.parts, self.name)}
 
+    def _copy_trackable_to_cpu(self, object_map):
+        """Copies the value for an asynchronous checkpoint, which a thread writes later.
+
+        `object_map` has a variable with the copy from the second call on; TensorFlow saves it in
+        place of this part.
+        """
+        value = self.parts.read(self.name)
+        with tf.device("/cpu:0"):
+            if self in object_map:
+                object_map[self].assign(value)
+            else:
+                object_map[self] = tf.Variable(value, trainable=False, use_resource=True)
+
 
 class _PartSaveable(SaveableObject):
     def __init__(self, parts, part_name, name):

@@ -63,8 +63,9 @@ def refuse_shared_keys(path):
         if len(owners) > 1:
             raise restore_ops.SaverRefusal(
                 "The saveables %r and %r in one Saver would both write the key %r. Give each "
-                "a scope of its own (base_variable_scope=, scope=, for layers name=), create them "
-                "in different name scopes, or use two Savers." % (owners[0], owners[1], key)
+                "a scope of its own: to layers a tf.variable_scope in which they are built, to "
+                "saveables base_variable_scope= or scope=, or other name scopes. Or use two Savers."
+                % (owners[0], owners[1], key)
             )
 
 

@@ -12,6 +12,9 @@ from cudnn_rnn.keras._fused_layer import FusedLayer, GruMode, LstmMode, SimpleMo
 
 keras = tensorflow.keras
 
+# What the attribute of Keras's layers is called in TensorFlow 2.3 and newer, and before.
+_COMPUTE_WITHOUT_CELL = ("_could_use_gpu_kernel", "could_use_cudnn")
+
 
 class _Layer(FusedLayer):
     _activations = keras.activations
@@ -65,11 +68,14 @@ class _Layer(FusedLayer):
     def _dropped_out(self, inputs, training):
         """Returns the inputs `[batch, time, input_size]` after dropout.
 
-        One pattern for all steps of a sequence, as in Keras's cells.
+        One pattern for all steps of a sequence, as in Keras's cells. Where Keras's LSTM or GRU
+        computes without its cell, each step has its own.
         """
         self.cell.reset_dropout_mask()
-        pattern = self.cell.get_dropout_mask_for_cell(inputs[:, 0], training, count=1)
-        return inputs if pattern is None else inputs * pattern[:, None]
+        without_cell = any(getattr(self, name, False) for name in _COMPUTE_WITHOUT_CELL)
+        dropped = inputs if without_cell else inputs[:, :1]
+        pattern = self.cell.get_dropout_mask_for_cell(dropped, training, count=1)
+        return inputs if pattern is None else inputs * pattern
 
 
 class _GatedLayer(_Layer):

@@ -47,6 +47,9 @@ class _FallbackLayer(LayerRecord):
         # Bypasses tf.Module, which would add attributes to object-based checkpoints.
         object.__setattr__(self, name, value)
 
+    def _copy_trackable_to_cpu(self, object_map):
+        """Copies nothing for an asynchronous checkpoint: other objects have the values."""
+
     def build(self, input_shape: ShapeLike) -> None:
         """Creates the variables for inputs of this static shape."""
         self.built = True

@@ -277,3 +277,40 @@ def test_eager_execution(eager):
             ask()
     assert cell.losses == [] and len(cell.variables) == 6
     assert cell._calls == []
+
+
+PRIVATE = {
+    CudnnCompatibleLSTMCell: {"_kernel": "kernel", "_bias": "bias"},
+    CudnnCompatibleGRUCell: {
+        "_gate_kernel": "gates/kernel",
+        "_gate_bias": "gates/bias",
+        "_candidate_input_kernel": "candidate/input_projection/kernel",
+        "_candidate_hidden_kernel": "candidate/hidden_projection/kernel",
+        "_candidate_input_bias": "candidate/input_projection/bias",
+        "_candidate_hidden_bias": "candidate/hidden_projection/bias",
+    },
+}
+
+
+@pytest.mark.parametrize("cls", PRIVATE)
+def test_private_names_of_the_original(cls):
+    """Programs read them, to regularize a kernel; each variable has one."""
+    cell = cls(NUM_UNITS)
+    with pytest.raises(AttributeError):
+        getattr(cell, next(iter(PRIVATE[cls])))
+    call_cell(cell)
+    found = {name: getattr(cell, name) for name in PRIVATE[cls]}
+    for name, end in PRIVATE[cls].items():
+        assert found[name].name.endswith("_cell/%s:0" % end)
+    assert {id(one) for one in found.values()} == {id(one) for one in cell.variables}
+
+
+def test_a_subclass_may_use_a_private_name_for_itself():
+    class Cell(CudnnCompatibleLSTMCell):
+        def __init__(self):
+            super().__init__(NUM_UNITS)
+            self._bias = "mine"
+
+    cell = Cell()
+    call_cell(cell)
+    assert cell._bias == "mine" and cell._kernel is cell.kernel

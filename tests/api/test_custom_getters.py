@@ -321,3 +321,21 @@ def test_a_tensor_is_refused_in_eager_execution():
     with context.eager_mode():
         with pytest.raises(TypeError, match="getter noise .* variable model/rnn/opaque_kernel"):
             make_layer(noise)
+
+
+def test_a_variable_in_pieces_is_refused():
+    """As with the variable_partitioner of a ParameterServerStrategy."""
+    sharded_variable = pytest.importorskip(
+        "tensorflow.python.distribute.sharded_variable",
+        reason="requires TensorFlow 2 with a ParameterServerStrategy",
+    )
+
+    def pieces(getter, *arguments, **named):
+        variable = getter(*arguments, **named)
+        halves = [tf.Variable(half) for half in tf.split(variable, 2)]
+        return sharded_variable.ShardedVariable(halves, name=variable.name)
+
+    message = "split the variable model/rnn/opaque_kernel of CudnnGRU into 2 pieces; expected one"
+    with context.eager_mode():
+        with pytest.raises(ValueError, match=message):
+            make_layer(pieces, "gru")

@@ -124,6 +124,23 @@ def test_dropout_has_one_pattern_for_all_steps():
     assert len({pattern.tobytes() for pattern in outputs[:, 0]}) > 4  # one for each sequence
 
 
+@needs_tensorflow_2  # Keras in TensorFlow 1 draws a pattern for each gate
+@pytest.mark.parametrize("named", [{}, {"use_bias": False}], ids=["", "without bias"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_has_one_pattern_where_kerass_layer_has_one(kind, named):
+    """Keras 2's LSTM and GRU draw one for each step, unless they compute with their cell."""
+    inputs, are_equal = tf.constant(make_inputs()), []
+    for layer in pair(kind, dropout=0.5, return_sequences=True, **named):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            total = tf.reduce_sum(layer(inputs, training=True))
+        # The loss does not depend on what is dropped.
+        dropped = tape.gradient(total, inputs).numpy() == 0
+        are_equal.append((dropped == dropped[:, :1]).all())
+    assert 0 < dropped.sum() < dropped.size  # by this package's layer, which is the second
+    assert are_equal[0] == are_equal[1]
+
+
 @needs_keras_3
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropout_drops_what_keras_drops(kind):

@@ -258,3 +258,38 @@ def test_parts_left_over_from_an_incomplete_checkpoint_are_dropped(session):
             parts.restore(name, "key of " + name, "%s of %s" % (name, checkpoint))
     tensors, expected_keys = zip(*[(n + " of second", "key of " + n) for n in "abc"])
     assert written == [(list(tensors), list(expected_keys))]
+
+
+OPTIONS = getattr(tensorflow.train, "CheckpointOptions", None)
+ASYNCHRONOUS = "experimental_enable_async_checkpoint"
+
+
+def tensors_of_layer(path):
+    reader = tf.train.load_checkpoint(path)
+    names = reader.get_variable_to_shape_map()
+    return {name: reader.get_tensor(name) for name in names if name.startswith("layer/")}
+
+
+@pytest.mark.skipif(
+    OPTIONS is None or ASYNCHRONOUS not in inspect.signature(OPTIONS).parameters,
+    reason="requires TensorFlow 2 with asynchronous checkpoints",
+)
+@pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
+def test_asynchronous_checkpoints_have_the_values_of_the_call(eager, tmp_path, rnn_mode):
+    """Even if the program assigns others before they are written, in each of several calls."""
+    layer = built_layer(rnn_mode, num_units=200)
+    checkpoint = tensorflow.train.Checkpoint(layer=layer)
+    later = tensorflow.train.Checkpoint(layer=layer)
+    for number in range(1, 4):
+        layer.kernel.assign(tf.fill(layer.kernel.shape, float(number)))
+        expected = tensors_of_layer(checkpoint.write(str(tmp_path / "at_once")))
+        path = later.save(str(tmp_path / "later"), options=OPTIONS(**{ASYNCHRONOUS: True}))
+        layer.kernel.assign(tf.fill(layer.kernel.shape, -1.0))
+        later.sync()
+        found = tensors_of_layer(path)
+        assert set(found) == set(expected)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+    new = built_layer(rnn_mode, num_units=200)
+    tensorflow.train.Checkpoint(layer=new).restore(path).expect_partial()
+    np.testing.assert_array_equal(new.kernel.numpy(), np.full(new.kernel.shape, 3.0))

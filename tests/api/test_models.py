@@ -26,6 +26,8 @@ def test_properties(rnn_mode):
     assert (model.num_layers, model.num_units, model.input_size) == (2, 5, 3)
     assert (model.input_mode, model.direction) == ("auto_select", "bidirectional")
     assert model.rnn_mode == model._rnn_mode == rnn_mode
+    for name in "num_layers num_units input_size input_mode direction dropout dtype".split():
+        assert getattr(model, "_" + name) == getattr(model, name)  # the original's private names
     assert (model.dtype, model.dropout) == (tf.float64, 0.5)
     assert type(model)._NUM_PARAMS_PER_LAYER == {"lstm": 8, "gru": 6}.get(rnn_mode, 2)
 

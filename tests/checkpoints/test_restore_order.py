@@ -249,6 +249,34 @@ def test_two_saveables_with_the_same_keys_are_refused(session, kind, devices):
             tf.train.Saver(saved, sharded=any(devices))
 
 
+def test_a_session_that_never_saves_runs_with_shared_keys(session):
+    """MonitoredTrainingSession creates a Saver that the program has not asked for."""
+    inputs, layers = tf.ones([3, 2, 4]), [cudnn_rnn.layers.CudnnGRU(1, 4) for _ in range(2)]
+    for layer in layers:
+        layer.build([None, None, 4])
+        inputs, _ = layer(inputs)
+    step = tf.train.get_or_create_global_step()
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(inputs), step)
+    with pytest.warns(UserWarning, match="both write the key .*tf.variable_scope.* will fail"):
+        with tf.train.MonitoredTrainingSession() as monitored:
+            monitored.run(train)
+            assert monitored.run(step) == 1
+    with pytest.raises(ValueError, match="would both write the key"):
+        tf.train.Saver()
+
+
+def test_layers_in_scopes_of_their_own_are_saved(session, tmp_path):
+    """What the error advises."""
+    layers = [cudnn_rnn.layers.CudnnGRU(1, 4) for _ in range(2)]
+    for number, layer in enumerate(layers):
+        with tf.variable_scope("scope_%d" % number):
+            layer.build([None, None, 4])
+    initialize(session)
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+    scopes = {name.split("/")[0] for name, _ in tf.train.list_variables(path)}
+    assert scopes == {"scope_0", "scope_1"}
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_key_shared_with_a_variable_is_tensorflows_error(session, tmp_path):
     saveable, _ = make("b", True)
