@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 import zipfile
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
@@ -172,6 +173,13 @@ def has_config(path: str) -> bool:
 
 
 def _start_of(path):
+    """Returns the first bytes of a file; raises `ExchangeError` for a folder."""
+    if os.path.isdir(path):
+        raise ExchangeError(
+            "%r is a folder, such as a SavedModel, and so neither a .keras file nor HDF5. Load "
+            "other formats with keras.models.load_model, or build the model with the layers of "
+            "cudnn_rnn.keras and call load_weights with a file of weights." % path
+        )
     with open(path, "rb") as file:
         return file.read(len(HDF5_START))
 

@@ -44,9 +44,11 @@ OLD_HARD_SIGMOID = OUR_PREFIX + hard_sigmoid_of_keras_2.__name__
 
 def compute_dtype_of(layer):
     """Returns the name of the dtype that a Keras layer computes in."""
-    # Layers in TensorFlow 1 have only `dtype`, which is None before they are built.
-    dtype = getattr(layer, "compute_dtype", None) or layer.dtype or "float32"
-    return tf.as_dtype(dtype).name
+    # Up to TensorFlow 2.3, the attribute is private; `dtype` is that of the variables. In
+    # TensorFlow 1, both are None before the layer is built.
+    names = ("compute_dtype", "_compute_dtype", "dtype")
+    found = (getattr(layer, name, None) for name in names)
+    return tf.as_dtype(next(filter(None, found), "float32")).name
 
 
 def with_precision(config: Dict[str, Any], layer: Any) -> Dict[str, Any]:
@@ -94,6 +96,7 @@ class FusedLayer:
             takes = not IS_KERAS_3
             _inputs.refuse_inputs(arguments[0], takes_lists=takes, takes_ragged=takes)
         states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
+        _inputs.refuse_other_keras(self, inputs=arguments[:1], initial_state=states)
         sizes = self.cell.state_size
         num_states = len(sizes) if isinstance(sizes, (list, tuple)) else 1
         # Keras takes a single state without a list.

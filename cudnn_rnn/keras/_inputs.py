@@ -1,11 +1,53 @@
 """Refuses arguments of a Keras layer's call that cannot be tensors, before Keras sees them."""
 
+import sys
+
 import numpy as np
+import tensorflow
 
 from cudnn_rnn._compat import tf
 from cudnn_rnn.graph.arguments import check_shape, ensured_shape
 from cudnn_rnn.graph.refusals import refuse
 from cudnn_rnn.graph.texts import described
+
+# The package of the Keras that `tf.keras` is. Since TensorFlow 2.16, a program can import both.
+_KERAS = tensorflow.keras.layers.Layer.__module__.partition(".")[0]
+_TITLES = {"keras": "Keras 3", "tf_keras": "tf_keras"}
+# What to do, by the package of a tensor that a layer of the other Keras got.
+_ADVICE = {
+    "tf_keras": "Set the environment variable TF_USE_LEGACY_KERAS=1 before TensorFlow is imported, "
+    "or build the whole model with Keras 3 (import keras).",
+    "keras": "Unset the environment variable TF_USE_LEGACY_KERAS before TensorFlow is imported, or "
+    "build the whole model with tf_keras.",
+}
+
+
+def refuse_other_keras(layer, **values):
+    """Raises `TypeError` if a layer of Keras 3 gets symbolic tensors of tf_keras, or the reverse.
+
+    Args:
+      layer: the layer that is called.
+      values: arguments of the call by their names, nested structures of tensors.
+    """
+    if _KERAS not in _TITLES:
+        return
+    (other,) = set(_TITLES) - {_KERAS}
+    if other not in sys.modules:
+        return
+    for name, value in values.items():
+        if any(_is_symbolic_of(other, part) for part in tf.nest.flatten(value)):
+            raise TypeError(
+                "%s: %s is a symbolic tensor of %s, but this layer is a layer of %s and expects "
+                "one of its tensors. %s"
+                % (layer.name, name, _TITLES[other], _TITLES[_KERAS], _ADVICE[other])
+            )
+
+
+def _is_symbolic_of(package, value):
+    return any(
+        base.__name__ == "KerasTensor" and base.__module__.partition(".")[0] == package
+        for base in type(value).__mro__
+    )
 
 
 def refuse_inputs(inputs, takes_lists, takes_ragged):

@@ -44,11 +44,15 @@ def load_model(
 
     Raises:
       FileNotFoundError: there is no file at this path.
-      ValueError: the file is damaged or of another format, or a layer cannot be made.
+      ValueError: the path is that of a folder, the file is damaged or of another format, or a
+        layer cannot be made.
     """
     path = os.fspath(path)
     if not os.path.exists(path):
-        raise FileNotFoundError("%s does not exist." % path)
+        raise FileNotFoundError(
+            "%r does not exist. Check the name and the folder: paths are relative to %s."
+            % (path, os.getcwd())
+        )
     if keras_files.is_hdf5(path):
         return _stored_models.load_hdf5(path, custom_objects or {}, **named)
     if not zipfile.is_zipfile(path):
@@ -105,8 +109,9 @@ def load_weights(model: Any, path: Union[str, os.PathLike]) -> None:
       path: an HDF5 file, `.h5`, `.hdf5` or `.weights.h5`.
 
     Raises:
-      ValueError: the file is damaged or of another format, or a layer or a shape does not fit. The
-        model is then as it was.
+      OSError: the file does not exist or cannot be read.
+      ValueError: the path is that of a folder, the file is damaged or of another format, or a
+        layer or a shape does not fit. The model is then as it was.
     """
     path = os.fspath(path)
     weights, archive = keras_files.read_weights(path)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import functools
+from typing import Any, Callable, Dict
+
+import tensorflow
+
+keras = tensorflow.keras
 
 # Arguments that some class of today does not have, and the value with which nothing is lost.
 _NEUTRAL = {
@@ -15,8 +20,8 @@ _NEUTRAL = {
     "num_constants": None,
 }
 
-# The policies of Keras 2 and 3 that have no more than a name, which every Keras takes. Quantized
-# policies have a name in the files of Keras 3.3.
+# The policies of Keras 2 and 3 of which a layer needs only the name; a loss scale is the model's.
+# Quantized policies have a name in the files of Keras 3.3.
 _POLICIES = (
     "Policy",
     "PolicyV1",
@@ -37,7 +42,7 @@ def without_neutral(config: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def name_of_dtype(value: Any) -> Any:
-    """Returns the dtype of a layer, or the name of its policy, as every Keras takes it.
+    """Returns the dtype of a layer, or the name of its policy.
 
     Returns other policies unchanged: those of a program, and maps.
     """
@@ -47,6 +52,44 @@ def name_of_dtype(value: Any) -> Any:
     if value.get("class_name") in _POLICIES and isinstance(config, dict):
         return config.get("name", value)
     return value
+
+
+def as_taken(dtype: Any) -> Any:
+    """Returns the name of a dtype or policy in the form that layers of this Keras take.
+
+    Returns all other values unchanged.
+    """
+    if not isinstance(dtype, str):
+        return dtype
+    try:
+        tensorflow.as_dtype(dtype)
+    except TypeError:
+        return _form_of_policies()(dtype)
+    return dtype
+
+
+@functools.lru_cache(maxsize=None)
+def _form_of_policies() -> Callable[[str], Any]:
+    """Returns the function that makes of a policy's name what layers of this Keras take.
+
+    Layers take the names of policies that are no dtypes since TensorFlow 2.4. Before that, they
+    take the configuration of a policy; in TensorFlow 1 and 2.0, only the object.
+    """
+    for form in (str, _config_of_policy, _policy):
+        try:
+            keras.layers.Layer(name="trial", dtype=form("mixed_bfloat16"))
+        except (TypeError, ValueError, AttributeError):
+            continue
+        return form
+    return str  # the layer then raises Keras's error
+
+
+def _config_of_policy(name):
+    return {"class_name": "Policy", "config": {"name": name}}
+
+
+def _policy(name):
+    return keras.mixed_precision.experimental.Policy(name)
 
 
 def _is_of_keras(entry):
@@ -59,7 +102,7 @@ def of_today(config: Dict[str, Any]) -> Dict[str, Any]:
     changed = without_neutral(config)
     changed.pop("implementation", None)  # of two that compute the same
     if "dtype" in changed:
-        changed["dtype"] = name_of_dtype(changed["dtype"])
+        changed["dtype"] = as_taken(name_of_dtype(changed["dtype"]))
     for key, value in changed.items():
         # Keras 1.x in TensorFlow 1 writes the dtype of initializers.
         is_object = isinstance(value, dict) and isinstance(value.get("config"), dict)

@@ -19,7 +19,7 @@ from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
-from cudnn_rnn.keras._old_arguments import name_of_dtype, without_neutral
+from cudnn_rnn.keras._old_arguments import as_taken, name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
 from cudnn_rnn.keras._time_major import is_time_major, with_time_major
 from cudnn_rnn.model.keras_classes import ADDED_ARGUMENTS, RNN_CLASSES
@@ -242,7 +242,7 @@ class Translator:
         """Returns the dtype of a layer, or a dtype policy, which may be a map of policies."""
         value = name_of_dtype(value)
         if not isinstance(value, dict):
-            return value
+            return as_taken(value)
         config = dict(value["config"])
         if isinstance(config.get("default_policy"), dict):
             config["default_policy"] = self._policy(config["default_policy"], layer)

@@ -136,6 +136,7 @@ class RNNStack(keras.layers.Layer):
         if arguments:
             _inputs.refuse_inputs(arguments[0], takes_lists=False, takes_ragged=False)
         states = arguments[1] if len(arguments) > 1 else named.get("initial_state")
+        _inputs.refuse_other_keras(self, inputs=arguments[:1], initial_state=states)
         _inputs.refuse_states(states, self._num_states, _STATE_SHAPE)
         _inputs.refuse_mask(named.get("mask"))
         return super().__call__(*arguments, **named)

@@ -19,12 +19,35 @@ from cudnn_rnn.model import dialects
 
 keras = tensorflow.keras
 
-# By the class of an optimizer, its slots: the name before TensorFlow 2.11, and the attribute that
-# has a list of them since then.
+
+class _Slot(NamedTuple):
+    """One of the arrays that an optimizer has for each variable.
+
+    Attributes:
+      name: of the slot before TensorFlow 2.11.
+      attribute: of the optimizer since then, a list with an array for each variable.
+      setting: the argument of the optimizer without which the slot has no effect; "" if it always
+        has one.
+    """
+
+    name: str
+    attribute: str
+    setting: str = ""
+
+
+# The slots by the class of the optimizer, in the order of Keras's files.
 _SLOTS = {
-    "Adam": (("m", "_momentums"), ("v", "_velocities")),
-    "SGD": (("momentum", "momentums"),),
-    "RMSprop": (("rms", "_velocities"),),
+    "Adam": (
+        _Slot("m", "_momentums"),
+        _Slot("v", "_velocities"),
+        _Slot("vhat", "_velocity_hats", "amsgrad"),
+    ),
+    "SGD": (_Slot("momentum", "momentums", "momentum"),),
+    "RMSprop": (
+        _Slot("rms", "_velocities"),
+        _Slot("momentum", "_momentums", "momentum"),
+        _Slot("mg", "_average_gradients", "centered"),
+    ),
 }
 _RENAMED = {"lr": "learning_rate"}
 # Arguments with which nothing is lost if today's class does not have them.
@@ -128,14 +151,13 @@ def _set_state(model, optimizer, state):
     if not state:
         return
     trained = _stored_weights.trained_slots(model)
-    names = _SLOTS[type(optimizer).__name__]
-    step, values = _values_of_slots(list(state.items()), len(trained), len(names))
+    kinds = _kinds_of_slots(optimizer)
+    num_always = sum(not kind.setting for kind in kinds)
+    step, values = _values_of_slots(list(state.items()), len(trained), num_always, len(kinds))
     variables = [slot.weight for slot in trained]
     pairs: List[Tuple[Any, np.ndarray]] = []
-    for (old, attribute), arrays in zip(names, values):
-        of_variable = dict(
-            zip(map(id, variables), _slots(optimizer, variables, old, attribute, model))
-        )
+    for kind, arrays in zip(kinds, values):
+        of_variable = dict(zip(map(id, variables), _slots(optimizer, variables, kind, model)))
         # The two biases of cuDNN have the same gradients.
         for _, slots, found in _stored_weights.by_layer(trained, arrays, dialects.mean_of):
             pairs += [(of_variable[id(slot.weight)], one) for slot, one in zip(slots, found)]
@@ -153,12 +175,20 @@ def _set_state(model, optimizer, state):
         keras.backend.batch_set_value(pairs)
 
 
+def _kinds_of_slots(optimizer):
+    """Returns the slots that have an effect with the settings of the optimizer."""
+    settings = optimizer.get_config()
+    kinds = _SLOTS[type(optimizer).__name__]
+    return [kind for kind in kinds if not kind.setting or settings.get(kind.setting)]
+
+
 def _values_of_slots(
-    state: Sequence[Tuple[str, np.ndarray]], num_variables: int, num_slots: int
+    state: Sequence[Tuple[str, np.ndarray]], num_variables: int, num_always: int, num_slots: int
 ) -> Tuple[int, List[List[np.ndarray]]]:
     """Returns the number of steps, and of each slot the arrays of all variables.
 
-    Keras since TensorFlow 2.11 lists all slots of a variable, before that all variables of a slot.
+    Keras lists all variables of a slot; since TensorFlow 2.11, it first lists, for each variable,
+    the `num_always` slots that the optimizer has with any settings.
     """
     names = [name.split("/")[-1].partition(":")[0] for name, _ in state]
     arrays = [array for _, array in state]
@@ -169,29 +199,34 @@ def _values_of_slots(
     if not arrays and not step:  # the model was not trained
         return 0, []
     used = num_slots * num_variables
-    others = arrays[used:]  # Keras 2.1 to 2.3 list arrays of one element for an option of Adam
+    # Keras 2.1 to 2.3 list arrays of one element for an option of Adam. SGD may have slots that a
+    # momentum of 0 leaves without an effect.
+    others = arrays[used:] if num_slots else []
     if len(arrays) < used or any(array.size > 1 for array in others):
         raise _Left("the optimizer's state has %d arrays instead of %d" % (len(arrays), used))
-    if is_new:
-        return step, [arrays[slot:used:num_slots] for slot in range(num_slots)]
-    starts = range(0, used, num_variables)
-    return step, [arrays[start : start + num_variables] for start in starts]
+    num_first = num_always if is_new else 0
+    first = num_first * num_variables
+    starts = range(first, used, num_variables)
+    return step, [
+        *(arrays[slot:first:num_first] for slot in range(num_first)),
+        *(arrays[start : start + num_variables] for start in starts),
+    ]
 
 
-def _slots(optimizer, variables, old, attribute, model):
+def _slots(optimizer, variables, kind, model):
     """Returns the variables of a slot of the optimizer in the order of `variables`."""
     if hasattr(optimizer, "build"):
         if not getattr(optimizer, "built", False):
             optimizer.build(model.trainable_variables)
         order = {id(one): number for number, one in enumerate(model.trainable_variables)}
-        slots = getattr(optimizer, attribute)
+        slots = getattr(optimizer, kind.attribute)
         if len(slots) != len(order):
-            raise _Left("the optimizer has no slot %s here" % old)
+            raise _Left("the optimizer has no slot %s here" % kind.name)
         return [slots[order[id(variable)]] for variable in variables]
     optimizer.iterations  # noqa: B018, creates the variable
     optimizer._create_hypers()
     optimizer._create_slots(variables)
-    return [optimizer.get_slot(variable, old) for variable in variables]
+    return [optimizer.get_slot(variable, kind.name) for variable in variables]
 
 
 def state_of_archive(arrays: Dict[str, Any]) -> Dict[str, np.ndarray]:

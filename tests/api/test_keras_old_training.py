@@ -18,6 +18,11 @@ OPTIMIZERS = {
     "Adam": lambda: keras.optimizers.Adam(0.01),
     "SGD": lambda: keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
     "RMSprop": lambda: keras.optimizers.RMSprop(0.01),
+    # What some settings add to the state, or leave out of it.
+    "Adam amsgrad": lambda: keras.optimizers.Adam(0.01, amsgrad=True),
+    "SGD plain": lambda: keras.optimizers.SGD(0.05),
+    "RMSprop momentum": lambda: keras.optimizers.RMSprop(0.01, momentum=0.9),
+    "RMSprop all": lambda: keras.optimizers.RMSprop(0.01, momentum=0.9, centered=True),
 }
 
 
@@ -82,6 +87,13 @@ def test_training_goes_on(tmp_path, name, suffix):
     for made in copies:
         for found, weights in zip(made.get_weights(), model.get_weights()):
             np.testing.assert_allclose(found, weights, atol=1e-6)
+
+
+def test_the_number_of_steps_of_an_optimizer_without_slots(tmp_path):
+    model, path = trained_model(OPTIMIZERS["SGD plain"]()), str(tmp_path / "model.h5")
+    model.save(path)
+    made = ours.load_model(path)
+    assert keras.backend.get_value(made.optimizer.iterations) == 3
 
 
 @pytest.mark.sampled(4)
