@@ -120,7 +120,7 @@ def read_hdf5_model(path: str) -> StoredModel:
 
 
 def read_weights(path: str) -> Tuple[Dict[str, List[np.ndarray]], Optional[StoredArchive]]:
-    """Reads an HDF5 file of weights alone (`save_weights`), whatever its name is.
+    """Reads the weights of an HDF5 file of weights alone (`save_weights`) or of a whole model.
 
     Returns:
       by the name of a layer its arrays in Keras's order, and None; or, for the form that Keras
@@ -136,9 +136,11 @@ def read_weights(path: str) -> Tuple[Dict[str, List[np.ndarray]], Optional[Store
         content = _hdf5(path, "an HDF5 file", path)
         attributes, arrays = content["attributes"], content["arrays"]
         places = ArraysOfHdf5(path, attributes, arrays)
-        names = places.names("", "layer_names")
-        if names:
-            return {name: places.arrays(name) for name in names}, None
+        for group in ("", "model_weights"):  # of weights alone, and of a whole model
+            names = places.names(group, "layer_names")
+            if names:
+                prefix = group and group + "/"
+                return {name: places.arrays(prefix + name) for name in names}, None
         # The layers of a model that the weights are for may have other names.
         nameless = {
             group: {key: value for key, value in found.items() if key != "name"}

@@ -100,6 +100,8 @@ def model_from_json(json_string: str, custom_objects: Optional[Dict[str, Any]] =
 def load_weights(model: Any, path: Union[str, os.PathLike]) -> None:
     """Gives a model the weights of a file that `save_weights` of any Keras since 2.0 wrote.
 
+    An HDF5 file of a whole model will do, too.
+
     `model.load_weights` decides by the name of the file which form it has, and reads only those
     that its own Keras writes. This function looks into the file, and converts the arrays of layers
     of cuDNN for LSTM and GRU, this package's or Keras's.

@@ -16,6 +16,7 @@ from helpers.keras_files import (
     change,
     extract_archive,
     extract_old_model,
+    names_of_old_models,
     read_config,
 )
 from helpers.keras_layers import IS_KERAS_3, keras, needs_keras_2
@@ -186,6 +187,18 @@ def test_weights_alone(tmp_path, name):
     found = model.predict(inputs if len(inputs) > 1 else inputs[0], batch_size=3, verbose=0)
     for one, other in zip(found if isinstance(found, list) else [found], expected):
         np.testing.assert_allclose(one, other, atol=TOLERANCE)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", names_of_old_models())
+def test_weights_of_the_file_of_a_whole_model(tmp_path, name):
+    path, _, _ = extract_old_model(name, tmp_path)
+    model = ours.load_model(path, compile=False)
+    expected = model.get_weights()
+    model.set_weights([np.zeros_like(one) for one in expected])
+    ours.load_weights(model, path)
+    for one, other in zip(model.get_weights(), expected):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", ["keras2.2.4/lstm", "tf2.15.1/lstm"])
