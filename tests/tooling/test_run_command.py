@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from helpers.keras_layers import needs_keras_3
 from helpers.processes import output_of, run_python
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
@@ -311,7 +312,7 @@ KERAS_PROGRAM = """
 """
 
 
-@needs_tensorflow_2
+@needs_keras_3
 @pytest.mark.sampled(2)
 def test_keras_works_beside_tensorflow_1():
     write("program.py", KERAS_PROGRAM)
