@@ -31,21 +31,21 @@ def saver_build(original, self):
         guarded(_leave_out_displaced, self)
         original(self)
         if self.saver_def is not None:  # None: there is nothing to save
-            guarded(_order_assignments, self.saver_def.filename_tensor_name, self._allow_empty)
+            guarded(_order_assignments, self)
     except restore_ops.SaverRefusal:
         # A program that catches the error must not get a Saver that counts as built.
         self._var_list, self.saver_def, self._is_built = given, None, False
         raise
 
 
-def _order_assignments(name_of_path, is_implicit):
-    path = tf.get_default_graph().get_tensor_by_name(name_of_path)
+def _order_assignments(saver):
+    path = tf.get_default_graph().get_tensor_by_name(saver.saver_def.filename_tensor_name)
     try:
         restore_order.refuse_shared_keys(path)
     except restore_ops.SaverRefusal as error:
         # A MonitoredTrainingSession creates a Saver (with allow_empty=True) also for programs that
         # never save.
-        if not is_implicit:
+        if not saver._allow_empty:
             raise
         warnings.warn("%s With this Saver, saving will fail." % error, stacklevel=2)
     restore_order.order_assignments(path)

@@ -115,10 +115,9 @@ class _Part(Trackable):
         return {_VALUE: functools.partial(_PartSaveable, self.parts, self.name)}
 
     def _copy_trackable_to_cpu(self, object_map):
-        """Copies the value for an asynchronous checkpoint, which a thread writes later.
+        """Copies the value to a variable, which a thread writes to the checkpoint later.
 
-        `object_map` has a variable with the copy from the second call on; TensorFlow saves it in
-        place of this part.
+        The first call puts the variable into `object_map`, from which TensorFlow takes it.
         """
         value = self.parts.read(self.name)
         with tf.device("/cpu:0"):

@@ -42,7 +42,6 @@ for TensorFlow 1, run it with
 
 _HINT_OF_KERAS = """\
 python -m cudnn_rnn run: tf.layers and tf.nn.rnn_cell of TensorFlow %s need Keras 2. %s"""
-_HINT_OF_ESTIMATORS = "python -m cudnn_rnn run: %s"
 # What Python says about `tf.estimator` and about imports of its names and submodules.
 _LACK_OF_ESTIMATORS = re.compile(
     r"module 'tensorflow\S+' has no attribute 'estimator'|"
@@ -154,9 +153,9 @@ def _hook_for_the_program(excepthook):
             print(_HINT % _tensorflow_version(), file=sys.stderr)
         elif _is_lack_of_keras_2(error):
             print(_HINT_OF_KERAS % (_tensorflow_version(), _way_to_keras_2()), file=sys.stderr)
-        elif _LACK_OF_ESTIMATORS.search(str(error)) and isinstance(error, _IS_MISSING):
+        elif _is_lack_of_estimators(error):
             estimators = importlib.import_module("cudnn_rnn.contrib.estimators")
-            print(_HINT_OF_ESTIMATORS % estimators.HOW_TO_GET_IT, file=sys.stderr)
+            print("python -m cudnn_rnn run: %s" % estimators.HOW_TO_GET_IT, file=sys.stderr)
 
     return hook
 
@@ -255,6 +254,11 @@ def _is_lack_of_tensorflow_1(error):
 def _is_lack_of_keras_2(error):
     """Tells whether the program asked TensorFlow for what it has only with Keras 2."""
     return isinstance(error, _IS_MISSING) and str(error).endswith("is not available with Keras 3.")
+
+
+def _is_lack_of_estimators(error):
+    """Tells whether the program asked TensorFlow for `tf.estimator`, which it lacks."""
+    return isinstance(error, _IS_MISSING) and bool(_LACK_OF_ESTIMATORS.search(str(error)))
 
 
 def _way_to_keras_2():

@@ -258,9 +258,9 @@ def read(path: str, facts: Facts = Facts()) -> Contents:  # noqa: B008 (immutabl
         return Contents(path, "PyTorch file", [])
     if _has_rnn(saved):
         return from_state_dict(saved, facts)._replace(path=path)
-    dicts, others = _parts(saved)
-    if dicts:
-        return _contents_of_parts(dicts, others, facts)._replace(path=path)
+    parts, others = _parts(saved)
+    if parts:
+        return _contents_of_parts(parts, others, facts)._replace(path=path)
     return from_state_dict(saved, facts)._replace(path=path, format="PyTorch file")
 
 
@@ -287,24 +287,24 @@ def _has_rnn(state):
 
 
 def _parts(saved):
-    """Finds the state_dicts in a dict, or in a dict of it, and so on.
+    """Finds the state_dicts in a dict and in the dicts inside it, at any depth.
 
     Returns:
-      state_dicts: list of `_Part`, those that are not deep first.
+      parts: list of `_Part`, one for each state_dict, those of outer dicts first.
       others: list of str, the names of everything else.
     """
-    dicts, inner, seen = [], [], {id(saved)}
+    parts, inner, seen = [], [], {id(saved)}
     waiting: List[Tuple[Tuple[str, ...], Mapping[Any, Any]]] = [((), saved)]
     while waiting:
         path, level = waiting.pop(0)
         inner.append((path, level))
         for key, value in level.items():
             if _has_rnn(value):
-                dicts.append(_Part((*path, str(key)), value, level))
+                parts.append(_Part((*path, str(key)), value, level))
             elif isinstance(value, dict) and id(value) not in seen:
                 seen.add(id(value))
                 waiting.append(((*path, str(key)), value))
-    ways = {part.path[:length] for part in dicts for length in range(len(part.path) + 1)}
+    ways = {part.path[:length] for part in parts for length in range(len(part.path) + 1)}
     others = [
         ".".join((*path, str(key)))
         for path, level in inner
@@ -312,15 +312,15 @@ def _parts(saved):
         for key in level
         if (*path, str(key)) not in ways
     ]
-    return dicts, others
+    return parts, others
 
 
-def _contents_of_parts(dicts, others, facts):
+def _contents_of_parts(parts, others, facts):
     """Returns the contents of the first state_dict, with notes on the rest of the file."""
-    first = dicts[0]
+    first = parts[0]
     contents = from_state_dict(first.state, facts)
-    if len(dicts) > 1:
-        left_out = ", ".join(repr(".".join(part.path)) for part in dicts[1:])
+    if len(parts) > 1:
+        left_out = ", ".join(repr(".".join(part.path)) for part in parts[1:])
         note = (
             "Only the RNNs of %r are read. Left out are those of %s: to read these, save that "
             "state_dict as a file of its own." % (".".join(first.path), left_out)

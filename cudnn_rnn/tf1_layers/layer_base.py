@@ -48,7 +48,7 @@ class _FallbackLayer(LayerRecord):
         object.__setattr__(self, name, value)
 
     def _copy_trackable_to_cpu(self, object_map):
-        """Copies nothing for an asynchronous checkpoint: other objects have the values."""
+        """Copies nothing for asynchronous checkpoints: the layer's parts have the values."""
 
     def build(self, input_shape: ShapeLike) -> None:
         """Creates the variables for inputs of this static shape."""
