@@ -57,6 +57,15 @@ CheckpointRestoreCoordinator = object_based._CheckpointRestoreCoordinator
 # TensorFlow 1.14 restores each object as soon as it finds the object in the checkpoint; later
 # versions find all objects first.
 RESTORES_ONE_BY_ONE = tf.__version__.startswith("1.14.")
+# The class that writes asynchronous checkpoints in TensorFlow 2.12 to 2.14: it copies variables and
+# nothing else before its thread writes. None elsewhere: 2.9 to 2.11 copy all tensors, and from 2.15
+# on each object copies itself.
+if tf.__version__.startswith(("2.12.", "2.13.", "2.14.")):
+    from tensorflow.python.checkpoint.async_checkpoint_helper import (
+        AsyncCheckpointHelper as WriterOfCopiedVariables,
+    )
+else:
+    WriterOfCopiedVariables = None
 # Archives of Keras 2.12 to 2.14 have other groups than those of 2.15; neither reads the other's.
 KERAS_READS_ARCHIVES_OF_2_15 = not tf.__version__.startswith(("2.12.", "2.13.", "2.14."))
 # In a file of a Keras model, a layer may take the tensor of another layer by name.

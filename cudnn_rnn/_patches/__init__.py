@@ -18,15 +18,16 @@ import os
 from cudnn_rnn._compat import (
     CheckpointRestoreCoordinator,
     CheckpointRestorer,
+    WriterOfCopiedVariables,
     meta_graph_module,
     tf,
 )
-from cudnn_rnn._patches import graphs, meta_graphs, restores
+from cudnn_rnn._patches import async_checkpoints, graphs, meta_graphs, restores
 from cudnn_rnn._patches.hooks import Patch
 
 VARIABLE = "CUDNN_RNN_PATCHES"
 
-PATCHES = (
+PATCHES = [
     Patch(
         tf.train.Saver,
         "build",
@@ -63,7 +64,16 @@ PATCHES = (
         graphs.add_imported_nodes,
         "lets no imported inference node keep weights of a variable that is updated in place",
     ),
-)
+]
+if WriterOfCopiedVariables is not None:
+    PATCHES.append(
+        Patch(
+            WriterOfCopiedVariables,
+            "_traverse_variables",
+            async_checkpoints.find_variables,
+            "refuses layers, whose values would be those of a later moment",
+        )
+    )
 
 
 def are_on():

@@ -156,7 +156,7 @@ def track(owner, paths):
     """
     for path, _ in paths:
         found = _object_at(owner, path)
-        if found is not None and not _is_part(found):
+        if found is not None and not is_part(found):
             raise ValueError(
                 "%s needs the name %r for a part of its parameters in object-based checkpoints, "
                 "but %r has that name. Track that object under another name."
@@ -190,7 +190,8 @@ def _key(path):
     return "/".join(escaped) + "/.ATTRIBUTES/" + _VALUE
 
 
-def _is_part(candidate):
+def is_part(candidate):
+    """Returns whether an object is one of the `trackables` of some `BufferParts`."""
     return getattr(type(candidate), "is_part_of_cudnn_rnn", False)
 
 
@@ -203,7 +204,7 @@ def bound_parts(coordinator):
     bound: dict = collections.OrderedDict()
     for index, trackable in list(coordinator.object_by_proto_id.items()):
         attributes = coordinator.object_graph_proto.nodes[index].attributes
-        if _is_part(trackable) and attributes:
+        if is_part(trackable) and attributes:
             bound.setdefault(trackable.parts, {})[trackable.name] = attributes[0].checkpoint_key
     return bound
 
@@ -226,6 +227,6 @@ def expected_below(objects):
     expected, has_layers = [], False
     for candidate, path in objects:
         has_layers = has_layers or hasattr(candidate, "_saveable_cls")
-        if _is_part(candidate):
+        if is_part(candidate):
             expected += candidate.parts.expected({candidate.name: _key(path)})
     return expected if has_layers or expected else None

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import cudnn_rnn
-from cudnn_rnn._compat import without_autograph
+from cudnn_rnn._compat import WriterOfCopiedVariables, without_autograph
 from cudnn_rnn.checkpoints import object_based
 from helpers.golden import golden_cases, read_case
 from helpers.layer_models import (
@@ -267,8 +267,8 @@ def tensors_of_layer(path):
 
 
 @pytest.mark.skipif(
-    not hasattr(tensorflow.train.Checkpoint, "sync"),
-    reason="requires TensorFlow 2 with asynchronous checkpoints",
+    not hasattr(tensorflow.train.Checkpoint, "sync") or WriterOfCopiedVariables is not None,
+    reason="requires TensorFlow 2 with asynchronous checkpoints of all objects",
 )
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 def test_asynchronous_checkpoints_have_the_values_of_the_call(eager, tmp_path, rnn_mode):
@@ -290,3 +290,25 @@ def test_asynchronous_checkpoints_have_the_values_of_the_call(eager, tmp_path, r
     new = built_layer(rnn_mode, num_units=200)
     tensorflow.train.Checkpoint(layer=new).restore(path).expect_partial()
     np.testing.assert_array_equal(new.kernel.numpy(), np.full(new.kernel.shape, 3.0))
+
+
+@pytest.mark.skipif(
+    WriterOfCopiedVariables is None,
+    reason="only TensorFlow 2.12 to 2.14 cannot copy layers",
+)
+def test_asynchronous_checkpoints_that_would_have_later_values_are_refused(eager, tmp_path):
+    options = tensorflow.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+    layer = built_layer("lstm")
+    checkpoint = tensorflow.train.Checkpoint(layer=layer)
+    manager = tensorflow.train.CheckpointManager(checkpoint, str(tmp_path), 3)
+    for save in (
+        functools.partial(checkpoint.save, str(tmp_path / "saved")),
+        functools.partial(checkpoint.write, str(tmp_path / "written")),
+        manager.save,
+    ):
+        with pytest.raises(ValueError, match="Save without experimental_enable_async_checkpoint"):
+            save(options=options)
+    assert not os.listdir(str(tmp_path))
+    checkpoint.save(str(tmp_path / "at_once"))
+    other = tensorflow.train.Checkpoint(variable=tf.Variable(1.0))
+    other.save(str(tmp_path / "other"), options=options)

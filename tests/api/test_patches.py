@@ -1,14 +1,15 @@
 """What the package patches in TensorFlow: every patch is listed, reversible and transparent."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 from cudnn_rnn import _patches
-from cudnn_rnn._patches import hooks, meta_graphs, restores
-from cudnn_rnn.checkpoints import restore_ops
+from cudnn_rnn._patches import async_checkpoints, hooks, meta_graphs, restores
+from cudnn_rnn.checkpoints import object_based, restore_ops
 from helpers.checkpoints import zeroed_and_restored
 from helpers.layer_models import SAVEABLES, UNITS, WIDTH, built_layer
 from helpers.processes import output_of
@@ -26,10 +27,14 @@ try:
     from tensorflow.python.checkpoint import checkpoint, restore
 except ImportError:
     from tensorflow.python.training.tracking import base as restore, util as checkpoint
+try:
+    from tensorflow.python.checkpoint import async_checkpoint_helper as later
+except ImportError:  # TensorFlow before 2.12
+    later = saver
 
 def snapshot():
     found = {}
-    for module in importer, meta_graph, ops, saver, checkpoint, restore:
+    for module in importer, meta_graph, ops, saver, checkpoint, restore, later:
         for name, value in vars(module).items():
             if isinstance(value, type):
                 for attribute, member in vars(value).items():
@@ -151,3 +156,16 @@ def test_intended_errors_propagate():
         hooks.guarded(refuse)
     with pytest.raises(tf.errors.NotFoundError, match="no such key"):
         hooks.guarded(not_found)
+
+
+def test_asynchronous_checkpoints_with_layers_are_refused_after_all_objects_are_found():
+    """As a unit, because TensorFlow 2.12 to 2.14 alone have what is wrapped."""
+
+    def find(writer, new):
+        writer._original_nodes += new
+
+    writer = types.SimpleNamespace(_original_nodes=[])
+    parts = object_based.BufferParts(None, ["kernel"], tf.float32, "")
+    async_checkpoints.find_variables(find, writer, [object()])
+    with pytest.raises(ValueError, match="include layers of cudnn_rnn"):
+        async_checkpoints.find_variables(find, writer, [parts.trackables["kernel"]])
