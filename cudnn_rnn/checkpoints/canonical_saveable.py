@@ -82,7 +82,7 @@ class RNNParamsSaveable(SaveableObject):
         if tf.executing_eagerly():
             first = self._variables[0]
             keys, dtypes = zip(*[(key, tensor.dtype) for key, tensor in keys_and_tensors])
-            specs = restore_ops.specs_read_later(self._read_parts, keys, dtypes, first.device)
+            specs = restore_ops.specs_read_later(self._read_part, keys, dtypes, first.device)
             super().__init__(first, specs, name)
             return
         device = nodes.device_of_specs()
@@ -146,11 +146,12 @@ class RNNParamsSaveable(SaveableObject):
             with tf.control_dependencies(failure):
                 return tf.zeros([model._num_params()], self._variables[0].dtype.base_dtype)
 
-    def _read_parts(self):
-        """Returns the tensors to save, in eager execution."""
+    def _read_part(self, index):
+        """Returns the tensor to save of this index, in eager execution."""
         if self._why_not_saved is not None:
             raise tf.errors.InvalidArgumentError(None, None, self._why_not_saved)
-        return [tensor for _, tensor in self._keys_and_tensors(self._variables[0])]
+        _, tensor = self._keys_and_tensors(self._variables[0])[index]
+        return tensor
 
 
 class _TensorNames:

@@ -111,15 +111,14 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         self._variables = opaque_params
         self._num_dirs = 2 if direction == CUDNN_RNN_BIDIRECTION else 1
         self._format_converter: Any = None
+        self._described: Any = None  # see `_described_parts`
         self._weight_names, self._bias_names = self._tf_canonical_names()
         self._param_names = self._weight_names + self._bias_names
         prefix = self._scope + "/" if self._scope else ""
         keys = [prefix + param_name for param_name in self._param_names]
         if tf.executing_eagerly():
             dtypes = [opaque_params.dtype.base_dtype] * len(keys)
-            specs = restore_ops.specs_read_later(
-                self.read_parts, keys, dtypes, opaque_params.device
-            )
+            specs = restore_ops.specs_read_later(self.read_part, keys, dtypes, opaque_params.device)
             super().__init__(opaque_params, specs, name)
             return
         device = nodes.device_of_specs()
@@ -200,13 +199,24 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
     def expected_tensors(self) -> List[restore_ops.Expected]:
         """Returns a `restore_ops.Expected` for each of `specs`."""
         return [
-            restore_ops.expected_tensor(spec.name, tensor.shape, False, tensor.dtype)
-            for spec, tensor in zip(self.specs, self._parts_to_save())
+            restore_ops.expected_tensor(spec.name, part.shape, False, part.dtype)
+            for spec, part in zip(self.specs, self._described_parts())
         ]
 
-    def _parts_to_save(self):
-        """Returns the cells' tensors; in a graph, those that were created with the saveable."""
-        return self.read_parts() if tf.executing_eagerly() else [s.tensor for s in self.specs]
+    def _described_parts(self):
+        """Returns a list of objects with the shape and the dtype of the cells' tensors."""
+        if self._given_name is not None:
+            return [spec.tensor for spec in self.specs]
+        if self._described is None:  # A function that is never called describes them for nothing.
+            params = tf.TensorSpec(self._variables.shape, self._variables.dtype.base_dtype)
+            function = tf.function(self._parts_of, autograph=False).get_concrete_function(params)
+            self._described = [tf.TensorSpec(part.shape, part.dtype) for part in function.outputs]
+        return self._described
+
+    def _parts_of(self, opaque_params):
+        """Returns the cells' tensors of an opaque buffer, in the order of the keys."""
+        weights, biases = self.format_converter.opaque_to_tf_canonical(opaque_params)
+        return list(weights) + list(biases)
 
     def _variable_to_restore(self):
         variable = restore_ops.as_variable(self._variables)
@@ -219,8 +229,22 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
 
     def read_parts(self) -> List[tf.Tensor]:
         """Returns the cells' tensors, in the order of the keys."""
-        weights, biases = self.format_converter.opaque_to_tf_canonical(self._variables)
-        return list(weights) + list(biases)
+        return self._parts_of(self._variables)
+
+    def read_part(self, index: int) -> tf.Tensor:
+        """Returns `read_parts()[index]`; where possible, converts only the cell that has it."""
+        is_bias = index >= len(self._weight_names)
+        names = self._bias_names if is_bias else self._weight_names
+        cells = self._num_layers * self._num_dirs
+        # Programs may override the names, the conversion, or both.
+        if len(names) % cells == 0:
+            per_cell = len(names) // cells
+            cell, place = divmod(index - is_bias * len(self._weight_names), per_cell)
+            read = self.format_converter._opaque_to_cell(self._variables, cell)
+            tensors = read[is_bias]() if read else []
+            if len(tensors) == per_cell:
+                return tensors[place]
+        return self.read_parts()[index]
 
     def write_parts(self, tensors: Sequence[TensorLike], keys: Sequence[str]) -> tf.Operation:
         """Returns an op that assigns the variable the value rebuilt from the cells' tensors.
@@ -228,7 +252,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         `tensors` and `keys`, their keys in the checkpoint, are in the order of `read_parts`.
         """
         variable = self._variable_to_restore()
-        shapes = [tensor.shape for tensor in self._parts_to_save()]
+        shapes = [part.shape for part in self._described_parts()]
         tensors = restore_ops.with_checked_shapes(tensors, keys, shapes)
         value = self.format_converter.tf_canonical_to_opaque(list(tensors))
         value = restore_ops.as_stored(value, variable)

@@ -49,6 +49,14 @@ from cudnn_rnn.model.spec import (
     DIRECTIONS,
 )
 
+# Methods of a converter that handle all cells at once.
+_STEPS_OF_ALL_CELLS = (
+    "opaque_to_tf_canonical",
+    "_opaque_to_cu_canonical",
+    "_cu_canonical_to_tf_canonical",
+    "_cu_canonical_to_tf_canonical_single_layer",
+)
+
 
 class CudnnParamsFormatConverter:
     """Base class of the four converters.
@@ -118,6 +126,34 @@ class CudnnParamsFormatConverter:
           form of the arguments of `tf_canonical_to_opaque`.
         """
         return self._cu_canonical_to_tf_canonical(*self._opaque_to_cu_canonical(opaque_param))
+
+    def _opaque_to_cell(self, opaque_param, cell):
+        """Returns two functions without arguments: of one cell's weights, and of its biases.
+
+        They return lists, the cell's share of the lists of `opaque_to_tf_canonical`, and read no
+        other parameters. `cell` is the cell's index: layer by layer, forward before backward.
+
+        Returns None if a subclass changes how the tensors of all cells are collected.
+        """
+        if self._num_proj or any(
+            getattr(type(self), name) is not getattr(CudnnParamsFormatConverter, name)
+            for name in _STEPS_OF_ALL_CELLS
+        ):
+            return None
+        place = divmod(cell, self._num_dirs)
+
+        def read(regions):
+            own = [region for region in regions if (region.layer, region.direction) == place]
+            return canonical.slices_of_params(self._config, opaque_param, own)
+
+        def weights():
+            own = read(layout.canonical_weights(self._config))
+            return list(self._cudnn_to_tf_weights(*with_input_weights(self._config, place[0], own)))
+
+        def biases():
+            return list(self._cudnn_to_tf_biases(*read(layout.canonical_biases(self._config))))
+
+        return weights, biases
 
     def _opaque_to_cu_canonical(self, opaque_param):
         """Returns cuDNN's (weights, biases)."""

@@ -64,21 +64,17 @@ def forget(saveable):
     saveables[:] = [other for other in saveables if other is not saveable]
 
 
-def specs_read_later(read_parts, keys, dtypes, device):
+def specs_read_later(read_part, keys, dtypes, device):
     """Returns specs that read their values at the time of saving, in eager execution.
 
     Args:
-      read_parts: function that returns the tensors to save.
+      read_part: function of an index that returns the tensor to save.
       keys: list of str, the keys of these tensors.
       dtypes: list of tf.DType, their dtypes.
       device: str, the variable's.
     """
-
-    def read(index):
-        return read_parts()[index]
-
     return [
-        SaveSpec(functools.partial(read, index), "", key, dtype=dtype, device=device)
+        SaveSpec(functools.partial(read_part, index), "", key, dtype=dtype, device=device)
         for index, (key, dtype) in enumerate(zip(keys, dtypes))
     ]
 

@@ -54,6 +54,20 @@ def params_to_canonical(config, dtype, params, name=None):
     return weights, biases
 
 
+def slices_of_params(config, params, regions):
+    """Returns the canonical tensors at these `layout.Region`s of the opaque buffer.
+
+    The values are those of `params_to_canonical`, which copies the whole buffer. `params` and the
+    errors are as there.
+    """
+    (params,) = as_tensors([("params", params)], None, dtype_of(config))
+    params = checked_params(params, static_params_size(config))
+    return [
+        tf.reshape(params[region.offset : region.offset + region.size], region.shape)
+        for region in regions
+    ]
+
+
 def canonical_to_params(config, dtype, weights, biases, name=None):
     """Assembles the opaque buffer; the inverse of `params_to_canonical`. Differentiable.
 
