@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 import numpy as np
 
 from cudnn_rnn._disk import synchronize
+from cudnn_rnn.exchange import meta_graphs
 from cudnn_rnn.exchange.checkpoint_plan import TARGETS, Plan, plan
 from cudnn_rnn.exchange.checkpoint_read import read
 from cudnn_rnn.exchange.contents import (
@@ -74,18 +75,25 @@ def _latest_of(folder):
     return prefix
 
 
-def save(path: str, arrays: Dict[str, Any]) -> None:
-    """Writes a checkpoint with these arrays by key.
+def save(path: str, arrays: Dict[str, Any]) -> List[str]:
+    """Writes a checkpoint with these arrays by key; returns notes.
 
     The files are complete before they get their names, the index last. The data files have other
     names than those of an old checkpoint, which the old index needs until the new one replaces it:
-    if a step fails, or the process is killed, the old checkpoint stays as it was.
+    if a step fails, or the process is killed, the old checkpoint stays as it was. The graph of an
+    old checkpoint, `<path>.meta`, would be believed about the new one: it gets another name.
 
     Raises:
-      ExchangeError: the files cannot be written, or the place of the index is taken by something
-        that is no file.
+      ExchangeError: the files cannot be written, the place of the index is taken by something
+        that is no file, or the checkpoint is that of a SavedModel.
     """
     require_file_or_nothing(path + ".index")
+    graph = meta_graphs.path_of_graph(path)
+    if graph is not None and os.path.basename(graph) in meta_graphs.SAVED_MODEL:
+        raise ExchangeError(
+            "%s has the variables of the SavedModel %s, whose graph would be taken for that of the "
+            "new checkpoint. Choose another name." % (path, graph)
+        )
     folder, name = os.path.split(os.path.abspath(path))
     old = {os.path.basename(file) for file in glob.glob(glob.escape(path) + ".data-*")}
     numbers = range(1, len(arrays) + 1)
@@ -95,13 +103,34 @@ def save(path: str, arrays: Dict[str, Any]) -> None:
         written = {file for file in os.listdir(temporary) if file.startswith(name + ".")}
         for file in written:
             synchronize(os.path.join(temporary, file))
+        index = name + ".index"
         try:
-            for file in sorted(written, key=lambda file: file.endswith(".index")):
+            for file in sorted(written - {index}):
                 os.replace(os.path.join(temporary, file), os.path.join(folder, file))
+            with _set_aside(graph) as notes:
+                os.replace(os.path.join(temporary, index), os.path.join(folder, index))
         except OSError:
-            _remove(folder, written - old - {name + ".index"})
+            _remove(folder, written - old - {index})
             raise
     _remove(folder, old - written)
+    return notes
+
+
+@contextlib.contextmanager
+def _set_aside(graph):
+    """Renames the file of a graph, None for no file; yields notes. Undone if the block fails."""
+    if graph is None:
+        yield []
+        return
+    aside = graph + ".old"
+    while os.path.lexists(aside):
+        aside += ".old"
+    os.replace(graph, aside)
+    try:
+        yield ["%s has the graph of another checkpoint and is now %s." % (graph, aside)]
+    except BaseException:
+        os.replace(aside, graph)
+        raise
 
 
 def _remove(folder, names):
@@ -160,7 +189,6 @@ def write(
     target: str,
     variable: Optional[str] = None,
 ) -> List[str]:
-    """Writes a checkpoint; see `plan` and `save`. Returns the notes of the plan."""
+    """Writes a checkpoint; see `plan` and `save`. Returns the notes of both."""
     planned = plan(source, target, variable)
-    save(path, planned.arrays)
-    return planned.notes
+    return planned.notes + save(path, planned.arrays)

@@ -411,7 +411,7 @@ def convert(
         planned = checkpoint_format.plan(contents, to, variable)
         keys, notes = sorted(planned.arrays), notes + planned.notes
         if not dry_run:
-            checkpoint_format.save(target, planned.arrays)
+            notes += checkpoint_format.save(target, planned.arrays)
     else:
         notes += _notes_on(contents, to)
         with target_or_trial(target, dry_run) as path:

@@ -51,7 +51,7 @@ def read(prefix: str) -> Optional[ToldByGraph]:
     Raises:
       ValueError: the file cannot be read.
     """
-    path = _path_of_graph(prefix)
+    path = path_of_graph(prefix)
     if path is None:
         return None
     by_key: Dict[str, Set[str]] = {}
@@ -68,7 +68,8 @@ def read(prefix: str) -> Optional[ToldByGraph]:
     return ToldByGraph(path, by_key, all_modes, cells)
 
 
-def _path_of_graph(prefix):
+def path_of_graph(prefix: str) -> Optional[str]:
+    """Returns the file with the graph of a checkpoint, None if there is none."""
     folder = os.path.dirname(os.path.abspath(prefix))
     saved_model = os.path.join(os.path.dirname(folder), "saved_model.pb")
     is_saved_model = os.path.basename(folder) == os.path.basename(prefix) == "variables"
