@@ -9,7 +9,9 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 
+from cudnn_rnn._disk import moved_away
 from cudnn_rnn.cli import file_commands
 
 # Watchdogs: a healthy SavedModel takes a small part of these.
@@ -109,19 +111,22 @@ def run(options):
     command = [sys.executable, "-I", "-c", _CHILD, json.dumps(request)]
     # The limit is of addresses: drivers of GPUs, and linear algebra for each core, reserve many.
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="-1", OPENBLAS_NUM_THREADS="1")
-    process = subprocess.Popen(command, env=environment)
-    try:
-        status = process.wait(_SECONDS)
-    except subprocess.TimeoutExpired:
-        reason = "TensorFlow did not end within %d seconds" % _SECONDS
-        return _failed(options, "%s: %s. It may be damaged" % (options.model, reason))
-    finally:
-        process.kill()
-        process.wait()
+    # The child reads the end of its stdin when this process ends, in whatever way.
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
+        try:
+            status = process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            reason = "TensorFlow did not end within %d seconds" % _SECONDS
+            return _failed(options, "%s: %s. It may be damaged" % (options.model, reason))
+        finally:
+            process.kill()
     if status < 0:
         name = signal.Signals(-status).name
-        reason = "TensorFlow ended with %s while it imported the graph" % name
-        return _failed(options, "%s: %s. It may be damaged" % (options.model, reason))
+        reason = "TensorFlow ended with %s while it worked on the graph" % name
+        why = "It may be damaged"
+        if status == -signal.SIGKILL:
+            why = "Something killed the process, such as a lack of memory, or the model is damaged"
+        return _failed(options, "%s: %s. %s" % (options.model, reason, why))
     return status
 
 
@@ -145,8 +150,9 @@ def _memory_for(options):
 
 
 def _failed(options, reason):
+    found = "".join(" What it replaces is now %s." % old for old in moved_away(options.output))
     print(
-        "python -m cudnn_rnn export: %s. %s was not written." % (reason, options.output),
+        "python -m cudnn_rnn export: %s. %s was not written.%s" % (reason, options.output, found),
         file=sys.stderr,
     )
     return 1
@@ -154,6 +160,7 @@ def _failed(options, reason):
 
 def run_in_child(options):
     """Runs the command in this process, with limits; returns the exit status."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     limit, (_, hard) = options.memory, resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
@@ -164,6 +171,12 @@ def run_in_child(options):
     return file_commands.reporting_errors(
         "export", _to_saved_model, options, module="cudnn_rnn.plain._saved_models"
     )
+
+
+def _end_with_parent():
+    """Ends this process once the other end of its stdin is closed."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
 
 
 def _to_saved_model(saved_models, options):

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -151,7 +153,7 @@ def test_the_command(folder, capfd):
 @pytest.mark.parametrize(
     "child, message",
     [
-        ("import os; os.abort()", "TensorFlow ended with SIGABRT while it imported the graph"),
+        ("import os; os.abort()", "TensorFlow ended with SIGABRT while it worked on the graph"),
         ("while True: pass", "TensorFlow did not end within 1 seconds"),
     ],
 )
@@ -162,3 +164,27 @@ def test_the_end_of_the_child(folder, capfd, monkeypatch, child, message):
     err = capfd.readouterr().err
     assert "%s: %s. It may be damaged" % (folder, message) in err
     assert os.listdir(str(folder.parent)) == ["model"]
+
+
+@pytest.mark.once
+def test_killed_while_replacing_a_folder(folder, capfd, monkeypatch):
+    """Between two renames, the folder that is replaced has another name."""
+    out = str(folder) + "-plain"
+    old = folder.parent / (folder.name + "-plain.partial-x") / "old"
+    child = "import os, signal; os.renames(%r, %r); os.kill(os.getpid(), signal.SIGKILL)"
+    os.mkdir(out)
+    monkeypatch.setattr(export, "_CHILD", child % (out, str(old)))
+    assert main.main(["export", str(folder), out, "--force"]) == 1
+    err = capfd.readouterr().err
+    assert "ended with SIGKILL" in err and "such as a lack of memory" in err
+    assert "%s was not written. What it replaces is now %s." % (out, old) in err
+
+
+@pytest.mark.once
+def test_the_child_ends_with_its_parent():
+    """Otherwise it would replace a folder after the caller has seen a failure."""
+    program = "from cudnn_rnn.cli import export; export._end_with_parent()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    assert child.poll() is None
+    child.stdin.close()
+    assert child.wait() == 1

@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "_patches": ["_compat", "checkpoints", "graph"],
     "keras": ["_compat", "_patches", "exchange", "graph", "model", "TensorFlow"],
     "onnx": ["_compat", "exchange", "graph", "model", "plain", "TensorFlow"],
-    "cli": ["_release_numbers", "_version"],
+    "cli": ["_disk", "_release_numbers", "_version"],
     "__main__": ["cli"],
 }
 # What only functions import, so that the rest works without it.
