@@ -173,7 +173,13 @@ def _save_now(prefix, arrays, num_shards):
                     )
                 )
         except tf.errors.OpError as error:
-            raise OSError(error.message) from error
+            raise OSError(_reason(error.message)) from error
+
+
+def _reason(message):
+    """Returns the line of TensorFlow's message before the node, without where the node was made."""
+    found = re.search(r"([^\n]+)\n\s*\[\[", message)
+    return found.group(1) if found else message
 
 
 def _placeholder(array):

@@ -222,6 +222,11 @@ def _read_checkpoint(path, facts):
             "The folder %s has neither a checkpoint (a file named checkpoint) nor a SavedModel "
             "(saved_model.pb). Give one of its files, or the prefix of a checkpoint in it." % path
         )
+    if os.path.lexists(path):
+        raise ExchangeError(
+            "%s is a device, a FIFO, a socket or a link to nothing; expected a file, a folder or "
+            "the prefix of a checkpoint." % path
+        )
     if _format_of_suffix(path) is not None:  # the user means a file, not the prefix of a checkpoint
         raise ExchangeError(
             "%s does not exist. Check the name and the folder: paths are relative to %s."
@@ -306,10 +311,15 @@ def _check_variable(variable: Optional[str], to: str) -> None:
 def refuse_to_overwrite(path: str, force: bool) -> None:
     """Raises `ExchangeError` if there is a file or checkpoint at `path`, unless `force`.
 
-    Also raises, even with `force`, if there is something at `path` that is no file.
+    Also raises, even with `force`, if there is something at `path` that is no file, or no name.
     """
     for place in (path, path + ".index"):
         require_file_or_nothing(place)
+    if not os.path.basename(path):
+        raise ExchangeError(
+            "%r has no name of a file; expected the path of a file, or the prefix of a checkpoint."
+            % path
+        )
     if not force and (os.path.exists(path) or checkpoint_format.exists(path)):
         raise ExchangeError(
             "%s exists. Choose another name, or overwrite it with force=True (--force)." % path

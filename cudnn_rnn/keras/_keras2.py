@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import tensorflow
 
-from cudnn_rnn._compat import tf
+from cudnn_rnn._compat import IS_TENSORFLOW_1, tf
 from cudnn_rnn.graph.types import BoolLike, TensorLike
 from cudnn_rnn.keras._fused_layer import FusedLayer, GruMode, LstmMode, SimpleMode, register
 
@@ -78,18 +79,35 @@ class _Layer(FusedLayer):
         return inputs if pattern is None else inputs * pattern
 
 
+class _Default(str):
+    """The default value of an argument, which a program that gives the same value did not take."""
+
+
 class _GatedLayer(_Layer):
     _defaults: Dict[str, Any] = {}
+    _other_defaults = ""
 
     def __init__(
         self,
         units: int,
         activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        recurrent_activation: Any = _Default("sigmoid"),  # noqa: B008
         *arguments: Any,
         **named: Any,
     ) -> None:
-        """Creates the layer; the defaults are those of TensorFlow 2 in TensorFlow 1, too."""
+        """Creates the layer; the defaults are those of TensorFlow 2 in TensorFlow 1, too.
+
+        There it warns if `recurrent_activation` is not given, because Keras has another default.
+        """
+        if IS_TENSORFLOW_1 and isinstance(recurrent_activation, _Default):
+            warnings.warn(
+                "The default of recurrent_activation is sigmoid in cudnn_rnn.keras.%s%s, but "
+                "hard_sigmoid in tf.keras.layers of TensorFlow %s: the same weights give other "
+                "results. Give recurrent_activation: 'sigmoid' for new models, 'hard_sigmoid', "
+                "which Keras computes, for weights of such a layer."
+                % (type(self).__name__, self._other_defaults, tf.__version__),
+                stacklevel=2,
+            )
         arguments = (units, activation, recurrent_activation, *arguments)
         super().__init__(*arguments, **dict(self._defaults, **named))
 
@@ -104,6 +122,7 @@ class GRU(GruMode, _GatedLayer, keras.layers.GRU):
     """`keras.layers.GRU` on the fused op: the same arguments, weights and results."""
 
     _defaults = {"reset_after": True}
+    _other_defaults = " (and that of reset_after is True, not False)"
 
 
 @register

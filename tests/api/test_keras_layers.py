@@ -23,7 +23,7 @@ from helpers.keras_layers import (
     random_mask,
 )
 from helpers.processes import output_of
-from helpers.versions import needs_tensorflow_2
+from helpers.versions import needs_tensorflow_1, needs_tensorflow_2
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -108,6 +108,22 @@ def test_a_dtype_that_the_op_lacks_is_computed_by_keras():
 def test_what_the_op_computes_gives_no_warning(recwarn, kind):
     pair(kind)[1](tf.constant(make_inputs()))
     assert not [warning for warning in recwarn if "fused op" in str(warning.message)]
+
+
+@needs_tensorflow_1
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_the_defaults_of_tensorflow_1_are_others(recwarn, kind):
+    own, others = getattr(ours, kind), getattr(tf.keras.layers, kind)
+    own(UNITS, recurrent_activation="sigmoid")
+    getattr(ours, "CuDNN" + kind)(UNITS)
+    own.from_config(own(UNITS, "tanh", "sigmoid").get_config())
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="recurrent_activation is sigmoid in .*" + kind) as caught:
+        layer = own(UNITS)
+    assert caught[0].filename == __file__
+    for name, value in (("recurrent_activation", "hard_sigmoid"), ("reset_after", False)):
+        if name in layer.get_config():
+            assert layer.get_config()[name] != others(UNITS).get_config()[name] == value
 
 
 @needs_keras_3

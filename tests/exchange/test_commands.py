@@ -14,7 +14,7 @@ from cudnn_rnn import exchange
 from cudnn_rnn._compat import has_projection
 from cudnn_rnn.cli import convert
 from cudnn_rnn.cli.main import main
-from cudnn_rnn.exchange import npz_format, torch_format
+from cudnn_rnn.exchange import checkpoint_format, npz_format, torch_format
 from cudnn_rnn.model import layout
 from helpers.exchange_models import assert_same, random_rnn
 from helpers.golden import GoldenCheckpoint, read_checkpoint
@@ -340,6 +340,32 @@ def test_nothing_takes_the_place_of_what_is_no_file(capsys, tmp_path, path, to, 
     if to == "npz":
         with pytest.raises(exchange.ExchangeError, match="npz is a device, a FIFO"):
             npz_format.write(str(out), [random_rnn("gru")])
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "loop of links"])
+def test_what_is_no_file_is_not_called_missing(capsys, tmp_path, kind):
+    place = tmp_path / "model"
+    os.mkfifo(str(place)) if kind == "FIFO" else place.symlink_to("model")
+    for arguments in (["inspect", place], ["convert", place, tmp_path / "x.npz", "--to", "npz"]):
+        status, _, err = run(capsys, *arguments)
+        assert status == 1 and "%s is a device, a FIFO, a socket or a link" % place in err
+        assert err.count("\n") == 1
+
+
+def test_a_target_without_a_name(capsys, tmp_path, path):
+    for out in ("", str(tmp_path / "new") + os.sep):
+        for to in ("npz", "1.4"):
+            status, _, err = run(capsys, "convert", path, out, "--to", to, "--force")
+            assert status == 1 and "%r has no name of a file" % out in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensorflows_reason_is_one_line(tmp_path):
+    """Without the program's lines that made the node."""
+    with pytest.raises(OSError, match="no_folder") as caught:
+        (tmp_path / "file").write_text("")
+        checkpoint_format._save_now(str(tmp_path / "file" / "no_folder" / "x"), {"a": 1.0}, 1)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_whole_models_of_keras(capsys, tmp_path):
