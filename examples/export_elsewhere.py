@@ -3,8 +3,8 @@
     python examples/export_elsewhere.py
 
 The task: tell the frequency of a noisy wave. The SavedModel is exported to a plain graph, which the
-TFLite converter takes. The weights of the GRU go to ONNX by themselves. Needs onnx and onnxruntime
-(pip install onnx onnxruntime).
+TFLite converter takes. The weights of the GRU go to ONNX by themselves. Needs TensorFlow 2,
+onnx and onnxruntime (pip install onnx onnxruntime).
 """
 
 import argparse
@@ -100,6 +100,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="train for a few steps only")
     chosen = parser.parse_args()
+    if tf.__version__.startswith("1."):
+        parser.error("requires TensorFlow 2; this is TensorFlow %s" % tf.__version__)
     model = Classifier()
     train(model, 10 if chosen.quick else 200)
     waves, classes = make_waves(np.random.RandomState(1), 100)

@@ -18,6 +18,9 @@ import cudnn_rnn.keras
 
 FULL = dict(units=128, batch=32, steps=60, width=32, rounds=15)
 QUICK = dict(units=16, batch=8, steps=10, width=8, rounds=2)
+# The default of cudnn_rnn.keras.LSTM, and of keras.layers.LSTM in TensorFlow 2. In TensorFlow 1,
+# keras.layers.LSTM computes hard_sigmoid unless told otherwise, so predictions would differ.
+RECURRENT_ACTIVATION = "sigmoid"
 
 
 def make_model(size, LSTM):
@@ -25,8 +28,8 @@ def make_model(size, LSTM):
     model = keras.Sequential(
         [
             keras.Input((size.steps, size.width)),
-            LSTM(size.units, return_sequences=True),
-            LSTM(size.units),
+            LSTM(size.units, return_sequences=True, recurrent_activation=RECURRENT_ACTIVATION),
+            LSTM(size.units, recurrent_activation=RECURRENT_ACTIVATION),
             keras.layers.Dense(10, activation="softmax"),
         ]
     )

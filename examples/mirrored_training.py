@@ -5,7 +5,7 @@
 
 Without GPUs, the devices are logical CPU devices, which share the processor: they show how a
 program works on several devices, not how fast it is. The losses do not depend on the number of
-devices. Needs TensorFlow 2.
+devices. Needs TensorFlow 2.11 or newer.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # noqa: E402
+from demo_options import number  # noqa: E402
 from noisy_waves import TIME, WIDTH, make_batch  # noqa: E402
 from tensorflow import keras  # noqa: E402
 
@@ -85,15 +86,22 @@ def train_with_a_loop(options, strategy):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loop", choices=["fit", "custom"], default="fit")
-    parser.add_argument("--devices", type=int, default=2, help="number of logical CPU devices")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=16, help="size of the global batch")
+    whole = number(int, 1)
+    parser.add_argument("--devices", type=whole, default=2, help="number of logical CPU devices")
+    parser.add_argument("--steps", type=whole, default=200)
+    parser.add_argument("--batch", type=whole, default=16, help="size of the global batch")
     options = parser.parse_args()
+    if not hasattr(keras.optimizers.Adam, "build"):
+        parser.error("requires TensorFlow 2.11 or newer; this is TensorFlow %s" % tf.__version__)
     strategy = make_strategy(options.devices)
+    devices = strategy.num_replicas_in_sync
+    if options.loop == "fit" and options.batch % devices:
+        text = "--batch is %d; --loop fit requires a multiple of %d, the number of devices"
+        parser.error(text % (options.batch, devices))
     keras.utils.set_random_seed(1)
     train = {"fit": train_with_fit, "custom": train_with_a_loop}[options.loop]
-    for number, loss in enumerate(train(options, strategy)):
-        print("step %d loss %.8f" % (number, loss))
+    for step, loss in enumerate(train(options, strategy)):
+        print("step %d loss %.8f" % (step, loss))
 
 
 if __name__ == "__main__":

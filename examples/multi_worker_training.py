@@ -10,7 +10,7 @@ Every worker computes the gradients of its share of the batch, and all add them 
 fails, the others end with an error; start all of them again, and they continue after the last
 checkpoint. Worker 0 writes the checkpoints to a folder that every worker can read.
 
-The losses do not depend on the number of workers. Needs TensorFlow 2.
+The losses do not depend on the number of workers. Needs TensorFlow 2.11 or newer.
 """
 
 import argparse
@@ -21,10 +21,20 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # noqa: E402
+from demo_options import number  # noqa: E402
 from noisy_waves import TIME, WIDTH, make_batch  # noqa: E402
 from tensorflow import keras  # noqa: E402
 
 import cudnn_rnn.keras  # noqa: E402
+
+
+def own_rows(array, context):
+    """Returns a replica's rows of the global batch; the replicas' shares differ by at most one row.
+
+    A share may be empty: its loss and gradients are zeros (tested on a CPU).
+    """
+    replica, replicas = context.replica_id_in_sync_group, context.num_replicas_in_sync
+    return array[len(array) * replica // replicas : len(array) * (replica + 1) // replicas]
 
 
 class Training:
@@ -56,22 +66,20 @@ class Training:
             checkpoint.restore(path)
 
     def run(self, after_step):
-        for number in range(int(self._steps_done.numpy()), self._options.steps):
-            inputs, targets = make_batch(number, self._options.batch)
-            print("step %d loss %.8f" % (number, self._step(*self._own_share(inputs, targets))))
-            self._steps_done.assign(number + 1)
-            if (number + 1) % self._options.save_steps == 0:
-                self._manager.save(number + 1)
+        for step in range(int(self._steps_done.numpy()), self._options.steps):
+            inputs, targets = make_batch(step, self._options.batch)
+            print("step %d loss %.8f" % (step, self._step(*self._own_share(inputs, targets))))
+            self._steps_done.assign(step + 1)
+            if (step + 1) % self._options.save_steps == 0:
+                self._manager.save(step + 1)
             sys.stdout.flush()
-            after_step(number)
+            after_step(step)
 
     def _own_share(self, *arrays):
-        """Returns this worker's part of the global batch, as one value for its one device."""
-        size = self._options.batch // self._strategy.num_replicas_in_sync
-        start = self._options.task * size
+        """Yields this worker's part of each array, as one value for each of its devices."""
         for array in arrays:
             yield self._strategy.experimental_distribute_values_from_function(
-                lambda context, array=array: tf.constant(array[start : start + size])
+                lambda context, array=array: tf.constant(own_rows(array, context))
             )
 
     @tf.function
@@ -90,13 +98,17 @@ class Training:
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", required=True, help="addresses: host1:2222,host2:2222")
-    parser.add_argument("--task", type=int, required=True, help="index of this worker")
-    parser.add_argument("--folder", required=True, help="for checkpoints")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--save-steps", type=int, default=50, help="steps between checkpoints")
-    parser.add_argument("--batch", type=int, default=16, help="size of the global batch")
-    return parser.parse_args(arguments)
+    add, whole = parser.add_argument, number(int, 1)
+    add("--workers", required=True, help="addresses: host1:2222,host2:2222")
+    add("--task", type=number(int, 0), required=True, help="index of this worker")
+    add("--folder", required=True, help="for checkpoints")
+    add("--steps", type=whole, default=200)
+    add("--save-steps", type=whole, default=50, help="steps between checkpoints")
+    add("--batch", type=whole, default=16, help="size of the global batch")
+    options = parser.parse_args(arguments)
+    if not hasattr(keras.optimizers.Adam, "build"):
+        parser.error("requires TensorFlow 2.11 or newer; this is TensorFlow %s" % tf.__version__)
+    return options
 
 
 def main(arguments=None, after_step=lambda number: None):

@@ -11,6 +11,7 @@ TensorFlow 1.15, and compares the answer with the outputs of that layer.
 
 import argparse
 import os
+import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -82,7 +83,21 @@ def parse_options(arguments):
     add("--expected", metavar="FILE", help="NumPy archive of 'inputs' and 'outputs' to compare")
     add("--output", metavar="FOLDER", help="new folder for the SavedModel; temporary if omitted")
     add("--quick", action="store_true", help="changes nothing: the program is quick")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.expected and not options.checkpoint:
+        parser.error("--expected requires --checkpoint: the outputs of which checkpoint are these?")
+    return options
+
+
+def largest_difference(outputs, expected):
+    """Returns the largest absolute difference; ends the program if the shapes differ."""
+    if outputs.shape != expected.shape:
+        sys.exit(
+            "serve_on_cpu.py: error: the recorded outputs have the shape %s, but the model's have "
+            "the shape %s. Compare 'outputs' that belong to 'inputs', [time, batch, width]."
+            % (expected.shape, outputs.shape)
+        )
+    return np.abs(outputs - expected).max()
 
 
 def main(arguments=None):
@@ -101,7 +116,7 @@ def main(arguments=None):
             print("outputs for ones:\n%s" % outputs[0, 0])
             return
         outputs = answer(folder, inputs)
-    difference = np.abs(outputs - expected).max()
+    difference = largest_difference(outputs, expected)
     print("outputs %s, for example %s" % (outputs.shape, outputs[0, 0, :4]))
     print("largest difference from the recorded outputs: %.1e" % difference)
 

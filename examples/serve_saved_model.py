@@ -4,13 +4,16 @@
     curl -d '{"inputs": [[[1.0, 2.0, 3.0]]]}' http://127.0.0.1:8501/
 
 A request is a JSON object with an array for each input of the model's signature; the answer has an
-array for each output. A GET request answers with the names and shapes. examples/Dockerfile puts
-this program into a container. It is for one trusted client: for others, put a proxy before it.
+array for each output. A GET request answers with the names and shapes. An answer to a wrong
+request has the status 400, or 413 if the request is too large; it has the status 500 if JSON cannot
+represent the outputs, such as NaN and infinity. examples/Dockerfile puts this program into a
+container. It is for one trusted client: for others, put a proxy before it.
 """
 
 import argparse
 import json
 import os
+import re
 import signal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -22,6 +25,18 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn  # noqa: F401  (registers the kernels)
 
 MAXIMUM_BYTES = 16 << 20  # of a request
+
+
+def to_array(name, value, dtype):
+    """Returns an input's value as an array; raises ValueError if integers would change."""
+    try:
+        array = np.array(value, dtype)
+        # Compares Python's numbers: an array of another type would round large integers.
+        if array.dtype.kind not in "iu" or np.array_equal(array, np.array(value, object)):
+            return array
+    except OverflowError:
+        pass
+    raise ValueError("The input %r has a number that %s cannot represent." % (name, dtype.__name__))
 
 
 class Model:
@@ -54,7 +69,7 @@ class Model:
                 % (sorted(self._signature.inputs), request)
             )
         feed = {
-            tensor.name: np.array(request[name], tf.as_dtype(tensor.dtype).as_numpy_dtype)
+            tensor.name: to_array(name, request[name], tf.as_dtype(tensor.dtype).as_numpy_dtype)
             for name, tensor in self._signature.inputs.items()
         }
         names = {name: tensor.name for name, tensor in self._signature.outputs.items()}
@@ -71,17 +86,26 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200, self.model.describe())
 
     def do_POST(self):
-        size = int(self.headers.get("Content-Length", 0))
-        if size > MAXIMUM_BYTES:
-            text = "The request has %d bytes; at most %d are accepted."
-            return self._answer(413, {"error": text % (size, MAXIMUM_BYTES)})
         try:
-            self._answer(200, self.model.run(json.loads(self.rfile.read(size).decode())))
+            length = self.headers.get("Content-Length", "0")
+            if not re.fullmatch("[0-9]{1,18}", length):
+                text = "The header Content-Length must be a number of bytes, but is %.100r."
+                raise ValueError(text % length)
+            if int(length) > MAXIMUM_BYTES:
+                text = "The request has %s bytes; at most %d are accepted."
+                return self._answer(413, {"error": text % (length, MAXIMUM_BYTES)})
+            outputs = self.model.run(json.loads(self.rfile.read(int(length)).decode()))
+        except RecursionError:
+            return self._answer(400, {"error": "The request has too many nested arrays."})
         except (ValueError, TypeError, tf.errors.OpError) as error:  # also of JSON and of NumPy
-            self._answer(400, {"error": str(error)})
+            return self._answer(400, {"error": str(error)})
+        try:
+            self._answer(200, outputs)
+        except (ValueError, TypeError) as error:  # of JSON
+            self._answer(500, {"error": "The outputs cannot be written as JSON: %s." % error})
 
     def _answer(self, status, content):
-        body = json.dumps(content).encode()
+        body = json.dumps(content, allow_nan=False).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

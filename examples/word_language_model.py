@@ -18,6 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow.compat.v1 as tf
 from character_text import read_corpus, segments
+from demo_options import UserError
 
 import cudnn_rnn
 
@@ -79,13 +80,14 @@ def run_epoch(session, model, parts, train=None, feed=()):
     state, total, count = None, 0.0, 0
     fetches = [model.loss, model.final_state] + ([] if train is None else [train])
     for part in parts:
-        values = {model.inputs: part.inputs, model.targets: part.targets}
+        values = {model.inputs: part.inputs, model.targets: part.targets, **dict(feed)}
         if not part.is_first:
             values.update(zip(model.state, state))
-        values.update(feed)
         loss, state = session.run(fetches, values)[:2]
         total += loss * part.inputs.size
         count += part.inputs.size
+    if not total < 700 * count:  # exp would overflow, or the loss is NaN
+        raise UserError("the training diverged: use a smaller --learning-rate")
     return math.exp(total / count)
 
 
@@ -108,6 +110,9 @@ def main(arguments=None):
     size = argparse.Namespace(**(QUICK if options.quick else FULL))
 
     codes = read_words(options.text, size.vocabulary, size.words)
+    shortest = 10 * size.batch + 1  # a tenth is held out, as `batch` parallel streams
+    if len(codes) < shortest:
+        raise UserError("the text has %d words; at least %d are needed" % (len(codes), shortest))
     boundary = len(codes) * 9 // 10
     print("%d words, the last %d are held out" % (len(codes), len(codes) - boundary))
     unigram = unigram_perplexity(codes[:boundary], codes[boundary:], size.vocabulary)
@@ -127,11 +132,8 @@ def main(arguments=None):
                 feed = {model.training: True, learning_rate: rate}
                 in_training = run_epoch(session, model, training, train, feed)
                 perplexity = run_epoch(session, model, held_out)
-                print(
-                    "epoch %d, learning rate %.3f, perplexity: training %.2f, held out %.2f"
-                    % (epoch + 1, rate, in_training, perplexity),
-                    flush=True,
-                )
+                text = "epoch %d, learning rate %.3f, perplexity: training %.2f, held out %.2f"
+                print(text % (epoch + 1, rate, in_training, perplexity), flush=True)
             path = model.saver.save(session, os.path.join(folder, "model"))
         with tf.Graph().as_default(), tf.Session() as session:
             model = build_model(size.vocabulary, size.units)
@@ -140,4 +142,7 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        raise SystemExit("word_language_model.py: error: %s" % error)

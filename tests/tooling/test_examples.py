@@ -147,7 +147,6 @@ def test_serve_another_checkpoint(tmp_path):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.once
 def test_faster_keras(tmp_path):
     output = run("faster_keras", tmp_path)
     assert number("difference of predictions:", output) < 1e-6

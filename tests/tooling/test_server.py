@@ -1,5 +1,6 @@
 """examples/serve_saved_model.py as a server, and the Dockerfile that starts it."""
 
+import http.client
 import json
 import os
 import re
@@ -85,6 +86,8 @@ def test_the_server_describes_the_model(address):
         ('{"input": [[[1, 2, 3]]]}', "must be an object with the keys ['inputs']"),
         ('{"inputs": "a text"}', "could not convert string to float"),
         ('{"inputs": [[[1, 2]]]}', "Cannot feed value of shape (1, 1, 2)"),
+        ('{"inputs": [[[1, 2, 1%s]]]}' % ("0" * 400), "has a number that float32 cannot represent"),
+        ("[" * 100000, "too many nested arrays"),
     ],
 )
 def test_a_wrong_request_is_answered_with_the_reason(address, body, reason):
@@ -93,7 +96,60 @@ def test_a_wrong_request_is_answered_with_the_reason(address, body, reason):
     assert ask(address)[0] == 200  # the server goes on
 
 
-def test_the_dockerfile_starts_the_server(monkeypatch):
+def test_outputs_that_json_cannot_represent(address):
+    status, answer = ask(address, '{"inputs": [[[NaN, 0, 0]]]}')
+    assert status == 500 and answer["error"].startswith("The outputs cannot be written as JSON: ")
+    assert ask(address)[0] == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "1.5", "many", "9" * 30])
+def test_a_wrong_content_length_is_answered(address, length):
+    connection = http.client.HTTPConnection(address.split("/")[2])
+    connection.putrequest("POST", "/")
+    connection.putheader("Content-Length", length)
+    connection.endheaders()
+    response = connection.getresponse()
+    answer = json.loads(response.read().decode())
+    connection.close()
+    assert response.status == 400
+    assert answer["error"] == (
+        "The header Content-Length must be a number of bytes, but is '%s'." % length
+    )
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Returns the program as a module."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    return load_program(PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "value, dtype, is_accepted",
+    [
+        ([1, -2], np.int32, True),
+        ([1.0], np.int32, True),
+        ([1.9], np.int32, False),
+        ([99999999999], np.int32, False),
+        ([99999999999], np.int64, True),
+        ([2**53 + 1, 2**63], np.uint64, True),
+        ([2**64], np.int64, False),
+        ([-1], np.uint8, False),
+        (["1"], np.int32, False),
+        ([0.1], np.float32, True),
+    ],
+)
+def test_integers_are_converted_without_a_change(server, value, dtype, is_accepted):
+    if is_accepted:
+        array = server.to_array("n", value, dtype)
+        assert array.dtype == dtype and array.tolist() == np.array(value, dtype).tolist()
+    else:
+        reason = "The input 'n' has a number that %s cannot represent." % dtype.__name__
+        with pytest.raises(ValueError, match=reason):
+            server.to_array("n", value, dtype)
+
+
+def test_the_dockerfile_starts_the_server(server):
     """Docker does not run in the tests: this checks the files and the arguments that it names."""
     with open(os.path.join(EXAMPLES, "Dockerfile")) as file:
         text = file.read()
@@ -106,8 +162,7 @@ def test_the_dockerfile_starts_the_server(monkeypatch):
     (command,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
     python, program, *arguments = json.loads(command)
     assert (python, program) == ("python", "/server/serve_saved_model.py")
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    options = load_program(PROGRAM).parse_arguments(arguments)
+    options = server.parse_arguments(arguments)
     assert (options.folder, options.host) == ("/server/model", "0.0.0.0")
     assert "EXPOSE %d" % options.port in text.splitlines()
     (install,) = [line for line in text.splitlines() if "--find-links" in line]
