@@ -16,6 +16,7 @@ from cudnn_rnn.exchange.contents import (
 from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
+from cudnn_rnn.keras._implicit_masks import MERGING, InputMask
 from cudnn_rnn.keras._time_major import TimeMajor
 
 SUFFIXES = (".keras", ".h5")
@@ -24,6 +25,8 @@ _ONLY_HERE = {
     "the hard_sigmoid of Keras 2": hard_sigmoid_of_keras_2.__name__,
     "functions of TensorFlow as layers": TensorFlowFunction.__name__,
     "layers with time_major=True": TimeMajor.__name__,
+    "the mask of a call with initial_state": InputMask.__name__,
+    **{"a %s of inputs with different masks" % name: ours for name, ours in MERGING.items()},
 }
 
 

@@ -11,19 +11,36 @@ from typing import Any, Dict, List, Tuple
 
 from cudnn_rnn._compat import KERAS_LOADS_NAMED_TENSORS
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.exchange.keras_configs import is_container
+from cudnn_rnn.exchange.keras_configs import dicts_in, is_container
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
 _OPERATIONS = "keras.src.ops."
 # The operations with which layers of Keras 3 make masks, and functions that do the same.
-_MASK_OPERATIONS = {"NotEqual": "math.not_equal", "Any": "math.reduce_any"}
+_MASK_OPERATIONS = {
+    "NotEqual": "math.not_equal",
+    "Any": "math.reduce_any",
+    "LogicalAnd": "math.logical_and",
+    "LogicalOr": "math.logical_or",
+}
 
 
 def is_mask_operation(entry: Any) -> bool:
     """Returns whether an entry of a model is an operation with which Keras 3 makes masks."""
     module = entry.get("module", _OPERATIONS)  # HDF5 has no modules
     return str(module).startswith(_OPERATIONS) and entry["class_name"] in _MASK_OPERATIONS
+
+
+def layer_of(tensor: Any) -> str:
+    """Returns the name of the layer that makes a tensor of a call."""
+    return tensor["config"]["keras_history"][0]
+
+
+def calls_without_mask(node: Any) -> bool:
+    """Returns whether a call of a recurrent layer has states, but leaves the mask to Keras."""
+    named, inputs = node["kwargs"], node["args"][:1]
+    has_tensor = bool(inputs) and isinstance(inputs[0], dict)
+    return has_tensor and bool(named.get("initial_state")) and named.get("mask") is None
 
 
 class Calls:
@@ -61,6 +78,15 @@ class Calls:
         inputs = arguments[0]
         is_one = isinstance(inputs, dict)
         return [[*self._reference(one), keywords] for one in ([inputs] if is_one else inputs)]
+
+    def parents(self, entry: Any) -> List[str]:
+        """Returns the names of the layers whose outputs a layer takes, but not as states."""
+        names: List[str] = []
+        for node in entry["inbound_nodes"]:
+            takes_states = entry["class_name"] in TAKE_STATES
+            tensors = dicts_in(node["args"][:1] if takes_states else node["args"])
+            names += [layer_of(one) for one in tensors if one.get("class_name") == _TENSOR]
+        return names
 
     def mask_operation(self, entry: Any) -> Tuple[Dict[str, Any], List[Any]]:
         """Returns the arguments of a `TensorFlowFunction` for an operation, and its only call."""

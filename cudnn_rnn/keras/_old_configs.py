@@ -19,6 +19,8 @@ from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
+from cudnn_rnn.keras._implicit_masks import MERGING, MaskFlow, makes_masks
+from cudnn_rnn.keras._new_nodes import calls_without_mask, layer_of
 from cudnn_rnn.keras._old_arguments import as_taken, name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
 from cudnn_rnn.keras._time_major import is_time_major, with_time_major
@@ -42,7 +44,8 @@ _NOT_TAKEN = {
 }
 _OF_EVERY_LAYER = ("name", "trainable", "dtype", "batch_input_shape")
 # The layers of this package besides the recurrent ones that Keras has.
-_OTHER_CLASSES = ("RNNStack", "TensorFlowFunction", "TimeMajor")
+_OTHER_CLASSES = ("InputMask", "RNNStack", "TensorFlowFunction", "TimeMajor")
+_PLAIN_NAMES = {new_name: name for name, new_name in MERGING.items()}
 # Layers of Keras that run code or read other files, as their configuration says.
 _UNSAFE = ("FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper")
 _KINDS_OF_ARGUMENTS = (
@@ -82,6 +85,7 @@ class _Class(NamedTuple):
 
 _TIME_MAJOR = _Class("cudnn_rnn.keras", "TimeMajor")
 _FUNCTION = _Class("cudnn_rnn.keras", "TensorFlowFunction")
+_INPUT_MASK = _Class("cudnn_rnn.keras", "InputMask")
 
 
 class Translator:
@@ -97,10 +101,14 @@ class Translator:
         self._is_old = int(keras_version.split(".")[0]) < 3
         self._custom = custom_objects
         self._module_of_rnns = "cudnn_rnn.keras" if with_ours else "keras.layers"
+        self._outermost: Any = None  # the entry of the model that is no layer
+        self._may_have_masks: Optional[bool] = None  # the tensors of that model
 
     def model(self, entry: Any) -> Dict[str, Any]:
         """Returns the configuration of a model, which may be a layer of another model."""
         layers, config = layers_of(entry), entry["config"]
+        if self._may_have_masks is None:
+            self._may_have_masks, self._outermost = makes_masks(entry), entry
         if isinstance(config, list):  # a Sequential up to Keras 2.2.2
             config = {"name": entry.get("name", "sequential")}
         changed = {key: config[key] for key in ("name", "trainable") if config.get(key) is not None}
@@ -115,7 +123,7 @@ class Translator:
             calls = _old_nodes.Calls(layers, config["output_layers"])
         elif not IS_KERAS_3 and not self._is_old:
             calls = _new_nodes.Calls(layers)
-        changed["layers"] = [self._called_layer(layer, calls) for layer in layers]
+        changed["layers"] = self._called_layers(layers, calls, self._mask_flow(entry, calls))
         for key in ("input_layers", "output_layers"):
             changed[key] = calls.ends(config[key]) if calls else config[key]
         return self._class_of_model(entry).entry(changed)
@@ -124,6 +132,29 @@ class Translator:
         if entry["class_name"] in ("Model", "Functional"):
             return _Class("keras", "Model")
         return self._class_of(entry, "keras.layers", entry["config"].get("name"))
+
+    def _mask_flow(self, entry, calls):
+        """Returns the `MaskFlow` of a functional model of the other Keras, None without masks."""
+        if calls is None or not self._may_have_masks:
+            return None
+        return MaskFlow(layers_of(entry), calls.parents, entry is not self._outermost)
+
+    def _called_layers(self, entries, calls, masks):
+        """Returns the entries of a functional model, in which masks go where they did."""
+        made = []
+        for entry in entries:
+            changed = self._called_layer(entry, calls)
+            class_name = changed["class_name"].rpartition(">")[2]
+            if masks is not None and class_name in MERGING and masks.may_meet(entry):
+                changed.update(_with_masks_of_keras_2(entry["name"], class_name, changed["config"]))
+            if masks is not None and class_name in TAKE_STATES:
+                # Calls in the form of Keras 3.
+                nodes = (changed if IS_KERAS_3 else entry)["inbound_nodes"]
+                for number, node in enumerate(nodes):
+                    if calls_without_mask(node) and masks.may_leave(layer_of(node["args"][0])):
+                        made.append(_with_mask(entry["name"], number, node))
+            made.append(changed)
+        return made
 
     def _called_layer(self, entry, calls):
         """Returns an entry of a functional model, with the calls of the layer."""
@@ -291,6 +322,12 @@ class Translator:
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name in _OTHER_CLASSES and (is_ours or not package):  # TensorFlow 1 writes no package
             return _Class("cudnn_rnn.keras", name)
+        if is_ours and name in _PLAIN_NAMES:  # Keras 2 has these masks by itself
+            return (
+                _Class("cudnn_rnn.keras", name)
+                if IS_KERAS_3
+                else _Class(module, _PLAIN_NAMES[name])
+            )
         if name in RNN_CLASSES and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class(self._module_of_rnns, RNN_CLASSES[name])
         if name in _functions.CLASSES and is_of_keras and not IS_TENSORFLOW_1:
@@ -306,6 +343,39 @@ class Translator:
             "program has the class, pass it: custom_objects={%r: the class}."
             % (layer, class_name, class_name)
         )
+
+
+def _with_mask(name, number, node):
+    """Passes the mask of a call's inputs to the call; returns the entry of the layer that has it.
+
+    Raises:
+      ExchangeError: the file is one of Keras 3, which computes the call without the mask.
+    """
+    if not IS_KERAS_3:
+        raise ExchangeError(
+            "The layer %r is called with initial_state and, as far as the file tells, inputs that "
+            "have a mask. Keras 3 leaves such a mask out, Keras 2 applies it. Load the file with "
+            "Keras 3; if the mask is meant, pass mask= to the layer there, and save the model "
+            "again." % name
+        )
+    config = {"name": "%s_mask_%d" % (name, number)}
+    node["kwargs"]["mask"] = _old_nodes.tensor_of([config["name"], 0, 0])
+    call = {"args": node["args"][:1], "kwargs": {}}
+    return dict(_INPUT_MASK.entry(config), name=config["name"], inbound_nodes=[call])
+
+
+def _with_masks_of_keras_2(name, class_name, config):
+    """Returns the entry of a layer that merges inputs and their masks as Keras 2 does.
+
+    Raises:
+      ExchangeError: the file is one of Keras 3.
+    """
+    if not IS_KERAS_3:
+        raise ExchangeError(
+            "The layer %r (%s) may have inputs with different masks. Keras 2 and 3 combine these "
+            "in different ways. Load the file with Keras 3." % (name, class_name)
+        )
+    return _Class("cudnn_rnn.keras", MERGING[class_name]).entry(config)
 
 
 def _function(known_as):

@@ -60,6 +60,16 @@ class Calls:
             named["initial_state"] = states
         return {"args": [inputs], "kwargs": named}
 
+    def parents(self, entry: Any) -> List[str]:
+        """Returns the names of the layers whose outputs a layer takes, but not as states."""
+        names: List[str] = []
+        for node in entry["inbound_nodes"]:
+            found: List[str] = []
+            self._map(node, lambda reference, found=found: found.append(reference[0]))
+            takes_states = entry["class_name"].rpartition(">")[2] in TAKE_STATES
+            names += found[:1] if takes_states else found
+        return names
+
     def arguments(self, node: Any) -> Tuple[List[Any], List[Any]]:
         """Returns the arguments of a function in the form of `_functions`, and their tensors."""
         named: Dict[str, Any] = {}
@@ -99,14 +109,18 @@ class Calls:
         name, call, tensor = reference[:3]
         if name == _CONSTANT:
             return tensor
-        # Keras takes the shape and the dtype from the layer.
-        history = [name, call - self._first_calls[name], tensor]
-        config = {"shape": [], "dtype": "float32", "keras_history": history}
-        return {"class_name": "__keras_tensor__", "config": config}
+        return tensor_of([name, call - self._first_calls[name], tensor])
 
     def _end(self, reference):
         name, call, tensor = reference[:3]
         return [name, call - self._first_calls[name] + (name in self._functional), tensor]
+
+
+def tensor_of(history: List[Any]) -> Dict[str, Any]:
+    """Returns a tensor in a call of Keras 3; `history` is [layer, call, tensor]."""
+    # Keras takes the shape and the dtype from the layer.
+    config = {"shape": [], "dtype": "float32", "keras_history": history}
+    return {"class_name": "__keras_tensor__", "config": config}
 
 
 def layers_of(entry: Any) -> Any:

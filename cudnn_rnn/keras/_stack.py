@@ -12,7 +12,12 @@ from cudnn_rnn.graph.arguments import static_bool
 from cudnn_rnn.graph.config import checked_size
 from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused_call, _inputs
-from cudnn_rnn.keras._fused_layer import compute_dtype_of, register, with_precision
+from cudnn_rnn.keras._fused_layer import (
+    IS_KERAS_3,
+    compute_dtype_of,
+    register,
+    with_precision,
+)
 from cudnn_rnn.model.spec import GATES, checked_dropout, checked_precision
 
 keras = tensorflow.keras
@@ -139,6 +144,9 @@ class RNNStack(keras.layers.Layer):
         _inputs.refuse_other_keras(self, inputs=arguments[:1], initial_state=states)
         _inputs.refuse_states(states, self._num_states, _STATE_SHAPE)
         _inputs.refuse_mask(named.get("mask"))
+        if IS_KERAS_3 and states is not None and len(arguments) == 1 and named.get("mask") is None:
+            # Keras 3 passes masks by itself to calls with one tensor only, Keras 2 to all.
+            named["mask"] = getattr(arguments[0], "_keras_mask", None)
         return super().__call__(*arguments, **named)
 
     def call(
@@ -210,6 +218,18 @@ class RNNStack(keras.layers.Layer):
             training=training,
         )
         return [outputs] + states
+
+    def compute_output_shape(self, inputs_shape: Any, initial_state_shape: Any = None) -> Any:
+        """Returns the shape of the outputs, or a list of those of the outputs and the states."""
+        batch, time = list(inputs_shape)[:2]
+        directions = len(self._directions)
+        steps = [time] if self.return_sequences else []
+        shapes = [(batch, *steps, directions * self.units)]
+        if self.return_state:
+            shapes += [(batch, self.num_layers * directions, self.units)] * self._num_states
+        if not IS_KERAS_3:
+            shapes = [tf.TensorShape(shape) for shape in shapes]
+        return shapes if self.return_state else shapes[0]
 
     def compute_mask(
         self, inputs: TensorLike, mask: Optional[TensorLike] = None

@@ -13,6 +13,7 @@ from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _archived_weights, _stored_weights
 from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX
+from cudnn_rnn.keras._implicit_masks import InputMask
 from cudnn_rnn.keras._old_configs import Translator
 from cudnn_rnn.keras._training import Stored, compile_model, state_of_archive
 
@@ -149,5 +150,8 @@ def _our_layers():
     from cudnn_rnn import keras as ours
 
     found = [getattr(ours, name) for name in ours.__all__]
-    layers = [value for value in found if isinstance(value, type)] + [TensorFlowFunction]
+    layers = [value for value in found if isinstance(value, type)] + [
+        InputMask,
+        TensorFlowFunction,
+    ]
     return {OUR_PREFIX + layer.__name__: layer for layer in layers}

@@ -369,3 +369,27 @@ def test_a_stack_in_a_model(tmp_path):
     np.testing.assert_array_equal(loaded.predict(make_inputs(), verbose=0), expected)
     with pytest.raises(ValueError, match="cell must be one of .*'LSTM'"):
         ours.RNNStack("LSTM", 1, 2)
+
+
+@pytest.mark.parametrize("return_state", [False, True])
+@pytest.mark.parametrize("return_sequences", [False, True])
+@pytest.mark.parametrize("cell, bidirectional", [("lstm", True), ("gru", False)])
+def test_the_shapes_of_a_stack_are_known(cell, bidirectional, return_sequences, return_state):
+    named = dict(return_sequences=return_sequences, return_state=return_state)
+    stack = ours.RNNStack(cell, 2, UNITS, bidirectional, **named)
+    found = stack(tf.constant(make_inputs()))
+    shapes = stack.compute_output_shape((BATCH, STEPS, WIDTH))
+    pairs = zip(found, shapes) if return_state else [(found, shapes)]
+    assert all(tuple(one.shape) == tuple(shape) for one, shape in pairs)
+    assert not return_state or len(found) == len(shapes)
+
+
+def test_a_stack_for_each_of_several_sequences():
+    stack = ours.RNNStack("gru", 1, UNITS)
+    symbolic = keras.Input((2, STEPS, WIDTH))
+    model = keras.Model(symbolic, keras.layers.TimeDistributed(stack)(symbolic))
+    inputs = np.stack([make_inputs(), make_inputs(seed=2)], axis=1)
+    found = model.predict(inputs, verbose=0)
+    for place in range(2):
+        expected = stack(tf.constant(inputs[:, place]))
+        np.testing.assert_allclose(found[:, place], expected, atol=1e-6, rtol=0)

@@ -1,0 +1,177 @@
+"""The masks that Keras passes to layers by itself, in models of the other Keras.
+
+To a recurrent layer that is called with states, Keras 2 passes the mask of its inputs. Keras 3 does
+not: there a program has to pass `mask`, or the layer computes without. The two also differ in the
+mask of a layer that merges inputs with different masks, such as `Add`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import tensorflow
+
+from cudnn_rnn._compat import tf
+from cudnn_rnn.exchange.keras_configs import dicts_in, entries_of, is_container
+from cudnn_rnn.graph.types import ShapeLike, TensorLike
+from cudnn_rnn.keras._fused_layer import IS_KERAS_3, register
+from cudnn_rnn.keras._old_nodes import TAKE_STATES
+
+keras = tensorflow.keras
+
+
+@register
+class InputMask(keras.layers.Layer):
+    """Returns the mask of its input `[batch, time, ...]`: bool `[batch, time]`.
+
+    All elements are True if the input has no mask.
+    """
+
+    def __init__(self, **named: Any) -> None:
+        """Takes the arguments of `keras.layers.Layer`."""
+        super().__init__(**named)
+        self.supports_masking = True
+
+    def call(self, inputs: TensorLike, mask: Optional[TensorLike] = None) -> tf.Tensor:
+        """Returns the mask."""
+        return tf.ones(tf.shape(inputs)[:2], tf.bool) if mask is None else mask
+
+    def compute_mask(self, inputs: TensorLike, mask: Optional[TensorLike] = None) -> None:
+        """Returns None: the output has no mask."""
+
+    def compute_output_shape(self, input_shape: ShapeLike) -> Any:
+        """Returns the shape of the mask."""
+        return input_shape[:2]
+
+
+class _MasksOfKeras2:
+    """Mixin of layers that merge their inputs: a step counts if it does in each masked input.
+
+    Keras 3 takes the steps that count in any input, and all of them if an input has no mask.
+    """
+
+    def compute_mask(self, inputs: Sequence[Any], mask: Optional[Sequence[Any]] = None) -> Any:
+        """Returns the mask of the output, from a list of masks, None for inputs without."""
+        masks = [one for one in mask or () if one is not None]
+        if not masks:
+            return None
+        if getattr(self, "axis", -1) not in (-1, len(inputs[0].shape) - 1):
+            # Along time. The operation `concatenate` could get the name of a layer of the file.
+            return keras.ops.hstack(masks)
+        return functools.reduce(keras.ops.logical_and, masks)
+
+
+# By the names of Keras's classes that merge inputs.
+MERGING = {
+    name: name + "WithMasksOfKeras2"
+    for name in ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
+}
+if IS_KERAS_3:
+    for _name, _new_name in MERGING.items():
+        register(
+            type(
+                _new_name,
+                (_MasksOfKeras2, getattr(keras.layers, _name)),
+                {"__doc__": "`keras.layers.%s` with the masks of Keras 2." % _name},
+            )
+        )
+
+
+class MaskFlow:
+    """Tells which tensors of a functional model may have masks."""
+
+    def __init__(
+        self, entries: List[Any], parents: Callable[[Any], List[str]], inputs_may_have_masks: bool
+    ):
+        """Takes the entries of the model's layers.
+
+        Args:
+          entries: list of dicts, as in the file.
+          parents: function of an entry that returns the names of the layers whose outputs it takes,
+            as far as Keras passes their masks on.
+          inputs_may_have_masks: whether the inputs of the model may have masks.
+        """
+        self._entries = {entry["name"]: entry for entry in entries}
+        self._parents = parents
+        self._inputs_may_have_masks = inputs_may_have_masks
+        self._origins: Dict[str, Optional[str]] = {}
+
+    def may_leave(self, name: str) -> bool:
+        """Returns whether the outputs of a layer may have a mask."""
+        return self._origin(name) is not None
+
+    def may_meet(self, entry: Any) -> bool:
+        """Returns whether a merging layer may have inputs with different masks, or none.
+
+        True for a `Concatenate` with any mask: Keras 3 makes an operation for it, whose name may be
+        that of the layer.
+        """
+        origins = {self._origin(parent) for parent in self._parents(entry)}
+        if _class_name(entry) == "Concatenate":
+            return origins != {None}
+        return len(origins) > 1
+
+    def _origin(self, name):
+        """Returns the name of the layer that a layer's outputs have their mask from, or None."""
+        waiting, open_names = [name], set()
+        while waiting:
+            name = waiting[-1]
+            entry = self._entries.get(name)
+            parents = self._parents(entry) if entry and name not in self._origins else []
+            missing = [one for one in parents if one not in self._origins and one not in open_names]
+            open_names.add(name)
+            if entry is not None and _passes_masks(entry) and missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if name not in self._origins:
+                self._origins[name] = entry and self._origin_from(entry, parents)
+        return self._origins[name]
+
+    def _origin_from(self, entry, parents):
+        if entry["class_name"] == "InputLayer":
+            return entry["name"] if self._inputs_may_have_masks else None
+        if not _passes_masks(entry):
+            return entry["name"] if makes_masks(entry) else None
+        origins = {self._origins.get(parent) for parent in parents}
+        return origins.pop() if len(origins) == 1 else entry["name"] if origins else None
+
+
+def makes_masks(entry: Any) -> bool:
+    """Returns whether a layer or model, an entry of a file, may make masks: also if unknown."""
+    if is_container(entry):
+        return any(map(makes_masks, entries_of(entry)))
+    configs = list(dicts_in(entry["config"]))
+    if any(config.get("mask_zero") or config.get("class_name") == "Masking" for config in configs):
+        return True
+    class_name = _class_name(entry)
+    if class_name in ("Masking", "Lambda"):
+        return class_name == "Masking" or entry["config"].get("mask") is not None
+    is_of_keras = isinstance(getattr(keras.layers, class_name, None), type)
+    return not is_of_keras and class_name not in _WITHOUT_MASKS_OF_THEIR_OWN
+
+
+# Layers that not every Keras exports.
+_WITHOUT_MASKS_OF_THEIR_OWN = (
+    *TAKE_STATES,
+    *("CuDNNGRU", "CuDNNLSTM", "RNNStack", "TensorFlowFunction", "InputMask"),
+    *("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer", "NotEqual", "Any"),
+    *("BatchNormalizationV1", "BatchNormalizationV2"),
+    *MERGING.values(),
+)
+
+
+def _passes_masks(entry):
+    """Returns whether a layer's outputs may have the masks of its inputs, and no others."""
+    if makes_masks(entry):
+        return False
+    # The last step has none.
+    is_recurrent = _class_name(entry) in (*TAKE_STATES, "CuDNNGRU", "CuDNNLSTM", "RNNStack")
+    return not is_recurrent or any(
+        config.get("return_sequences") for config in dicts_in(entry["config"])
+    )
+
+
+def _class_name(entry):
+    return entry["class_name"].rpartition(">")[2]
