@@ -53,13 +53,18 @@ class _MasksOfKeras2:
 
     def compute_mask(self, inputs: Sequence[Any], mask: Optional[Sequence[Any]] = None) -> Any:
         """Returns the mask of the output, from a list of masks, None for inputs without."""
-        masks = [one for one in mask or () if one is not None]
+        given = mask or ()
+        masks = [one for one in given if one is not None]
         if not masks:
             return None
-        if getattr(self, "axis", -1) not in (-1, len(inputs[0].shape) - 1):
-            # Along time. The operation `concatenate` could get the name of a layer of the file.
-            return keras.ops.hstack(masks)
-        return functools.reduce(keras.ops.logical_and, masks)
+        if getattr(self, "axis", -1) in (-1, len(inputs[0].shape) - 1):
+            return functools.reduce(keras.ops.logical_and, masks)
+        # Along time. The operation `concatenate` could get the name of a layer of the file.
+        steps = [
+            keras.ops.ones_like(one[..., 0], dtype="bool") if own is None else own
+            for one, own in zip(inputs, given)
+        ]
+        return keras.ops.hstack(steps)
 
 
 # By the names of Keras's classes that merge inputs.
@@ -135,7 +140,9 @@ class MaskFlow:
         if not _passes_masks(entry):
             return entry["name"] if makes_masks(entry) else None
         origins = {self._origins.get(parent) for parent in parents}
-        return origins.pop() if len(origins) == 1 else entry["name"] if origins else None
+        if len(origins) > 1:
+            return entry["name"]
+        return origins.pop() if origins else None
 
 
 def makes_masks(entry: Any) -> bool:

@@ -322,12 +322,10 @@ class Translator:
         is_of_keras = not package and has_keras_module and name not in _UNSAFE
         if name in _OTHER_CLASSES and (is_ours or not package):  # TensorFlow 1 writes no package
             return _Class("cudnn_rnn.keras", name)
-        if is_ours and name in _PLAIN_NAMES:  # Keras 2 has these masks by itself
-            return (
-                _Class("cudnn_rnn.keras", name)
-                if IS_KERAS_3
-                else _Class(module, _PLAIN_NAMES[name])
-            )
+        if is_ours and name in _PLAIN_NAMES:
+            if IS_KERAS_3:
+                return _Class("cudnn_rnn.keras", name)
+            return _Class(module, _PLAIN_NAMES[name])  # Keras 2 has these masks by itself
         if name in RNN_CLASSES and module == "keras.layers" and (is_ours or is_of_keras):
             return _Class(self._module_of_rnns, RNN_CLASSES[name])
         if name in _functions.CLASSES and is_of_keras and not IS_TENSORFLOW_1:

@@ -129,6 +129,20 @@ def test_a_stack_with_states_takes_the_mask_of_its_inputs(return_sequences, is_f
     assert np.abs(np.array(without) - np.array(expected)).max() > 1e-3
 
 
+@needs_keras_3
+def test_masks_of_merged_inputs_in_keras_2():
+    masks = [tf.constant([[True, False]]), tf.constant([[True, True]]), None]
+    inputs = [tf.zeros([1, 2, WIDTH])] * 3
+
+    def merged(name, **named):
+        make = keras.utils.get_registered_object("cudnn_rnn>%sWithMasksOfKeras2" % name)
+        return make(**named).compute_mask(inputs, masks).numpy().tolist()
+
+    assert merged("Add") == merged("Concatenate") == [[True, False]]
+    assert merged("Concatenate", axis=2) == [[True, False]]
+    assert merged("Concatenate", axis=1) == [[True, False, True, True, True, True]]
+
+
 def entry(class_name, name=None, inputs=(), **config):
     return {
         "class_name": class_name,
