@@ -112,7 +112,12 @@ def parse_arguments(arguments=None):
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--save-steps", type=int, default=50, help="steps between checkpoints")
     parser.add_argument("--batch", type=int, default=16, help="size of the global batch")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    num_workers = len(options.workers.split(","))
+    if options.batch < 1 or options.batch % num_workers:
+        text = "--batch is %d; expected a multiple of %d, the number of workers"
+        parser.error(text % (options.batch, num_workers))
+    return options
 
 
 def main(arguments=None, after_step=lambda number: None):

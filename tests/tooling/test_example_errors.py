@@ -55,6 +55,11 @@ IN_EVERY_VERSION = [
     ("mirrored_training --steps 0", 2, AT_LEAST_1 % "--steps"),
     ("mirrored_training --batch 0", 2, AT_LEAST_1 % "--batch"),
     (WORKER + " --batch 0", 2, AT_LEAST_1 % "--batch"),
+    (
+        "parameter_server_training --ps a:1 --workers b:1,c:1 --job worker --task 0 --batch 3",
+        2,
+        "--batch is 3; expected a multiple of 2, the number of workers",
+    ),
     ("word_language_model --text missing.txt", 1, "error: cannot read missing.txt: No such file"),
     ("word_language_model --text latin.txt", 1, "error: latin.txt is not UTF-8 text (byte 3"),
     ("word_language_model --text empty.txt", 1, "error: the text has 0 words; at least 201 are"),
