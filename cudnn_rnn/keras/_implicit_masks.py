@@ -159,6 +159,18 @@ def makes_masks(entry: Any) -> bool:
     return not is_of_keras and class_name not in _WITHOUT_MASKS_OF_THEIR_OWN
 
 
+def leaves_own_mask(entry: Any) -> bool:
+    """Returns whether the output of a layer or model has a mask that it certainly makes itself."""
+    if not is_container(entry):
+        return _class_name(entry) == "Masking" or bool(entry["config"].get("mask_zero"))
+    for layer in reversed(entries_of(entry)):
+        if leaves_own_mask(layer):
+            return True
+        if _ends_masks(layer):
+            return False
+    return False
+
+
 # Layers that not every Keras exports.
 _WITHOUT_MASKS_OF_THEIR_OWN = (
     *TAKE_STATES,
@@ -171,11 +183,13 @@ _WITHOUT_MASKS_OF_THEIR_OWN = (
 
 def _passes_masks(entry):
     """Returns whether a layer's outputs may have the masks of its inputs, and no others."""
-    if makes_masks(entry):
-        return False
-    # The last step has none.
+    return not makes_masks(entry) and not _ends_masks(entry)
+
+
+def _ends_masks(entry):
+    """Returns whether a layer is recurrent and returns the last step, which has no mask."""
     is_recurrent = _class_name(entry) in (*TAKE_STATES, "CuDNNGRU", "CuDNNLSTM", "RNNStack")
-    return not is_recurrent or any(
+    return is_recurrent and not any(
         config.get("return_sequences") for config in dicts_in(entry["config"])
     )
 

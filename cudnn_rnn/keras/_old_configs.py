@@ -19,7 +19,7 @@ from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
 from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
-from cudnn_rnn.keras._implicit_masks import MERGING, MaskFlow, makes_masks
+from cudnn_rnn.keras._implicit_masks import MERGING, MaskFlow, leaves_own_mask, makes_masks
 from cudnn_rnn.keras._new_nodes import calls_without_mask, layer_of
 from cudnn_rnn.keras._old_arguments import as_taken, name_of_dtype, without_neutral
 from cudnn_rnn.keras._old_nodes import TAKE_STATES, layers_of
@@ -197,6 +197,8 @@ class Translator:
         elif IS_KERAS_3 and made.name in TAKE_STATES and is_time_major(config):
             inner = self.layer(dict(entry, config=with_time_major(config, False)))
             return _TIME_MAJOR.entry({"name": name, "layer": inner})
+        if made.name == "TimeDistributed" and IS_KERAS_3 == self._is_old:
+            _refuse_masks_of_each_step(name, config["layer"])
         config = {key: self._argument(key, value, name) for key, value in config.items()}
         if made.module is None:
             return made.entry(config)
@@ -340,6 +342,17 @@ class Translator:
             "The layer %r has the class %r, which is not in this Keras and not registered. If the "
             "program has the class, pass it: custom_objects={%r: the class}."
             % (layer, class_name, class_name)
+        )
+
+
+def _refuse_masks_of_each_step(name, inside):
+    """Raises `ExchangeError` if the layer inside a TimeDistributed makes masks."""
+    if leaves_own_mask(inside):
+        raise ExchangeError(
+            "The layer %r is a TimeDistributed whose layer makes a mask for each step. Keras 2 "
+            "passes it on, Keras 3 does not. Load the file with the Keras that wrote it, Keras %d "
+            "(Keras 2 in new TensorFlows: tf_keras and TF_USE_LEGACY_KERAS=1)."
+            % (name, 2 if IS_KERAS_3 else 3)
         )
 
 

@@ -102,6 +102,15 @@ def residual():
     return keras.Model([source, target], layers.Add()(outputs))
 
 
+def each_step():
+    """A mask for each of several sequences."""
+    source, target = inputs()
+    both = [layers.Reshape((1, STEPS, WIDTH))(one) for one in (source, target)]
+    masked = layers.TimeDistributed(layers.Masking())(layers.Concatenate(axis=1)(both))
+    hidden = layers.TimeDistributed(layers.LSTM(UNITS))(masked)
+    return keras.Model([source, target], layers.GRU(UNITS)(hidden))
+
+
 def explicit_mask():
     source, target = inputs()
     masked = layers.Masking()(target)
@@ -128,7 +137,7 @@ def write(function, folder):
 
 def main(archive):
     functions = [masked_decoder, masked_gru, masked_bidirectional, inside_a_model, masked_encoder]
-    functions += [merged, concatenated, residual]
+    functions += [merged, concatenated, residual, each_step]
     if hasattr(keras, "ops"):  # Keras 3
         functions.append(explicit_mask)
     with tempfile.TemporaryDirectory() as folder:
