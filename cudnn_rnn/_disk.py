@@ -4,23 +4,17 @@ import glob
 import os
 from typing import List
 
-# Of a folder's name while it is incomplete, after the name that it will have. The folder that it
-# replaces is moved into it, as REPLACED.
-_PARTIAL = ".partial-"
+# A folder is written inside a temporary folder with the final name and this suffix. The folder that
+# the new one replaces moves there, too, under the name REPLACED.
+PARTIAL = ".partial-"
 REPLACED = "old"
-
-
-def partial_prefix(output: str) -> str:
-    """Returns what the names of incomplete folders for the path `output` start with."""
-    return os.path.basename(os.path.abspath(output)) + _PARTIAL
 
 
 def moved_away(output: str) -> List[str]:
     """Returns where the folder `output` is if a process ended while it was being replaced."""
     if os.path.lexists(output):
         return []
-    path = os.path.join(os.path.dirname(os.path.abspath(output)), partial_prefix(output))
-    return glob.glob(os.path.join(glob.escape(path) + "*", REPLACED))
+    return glob.glob(glob.escape(os.path.abspath(output) + PARTIAL) + "*" + os.sep + REPLACED)
 
 
 def synchronize(path: str) -> None:

@@ -207,7 +207,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         """Returns a list of objects with the shape and the dtype of the cells' tensors."""
         if self._given_name is not None:
             return [spec.tensor for spec in self.specs]
-        if self._described is None:  # A function that is never called describes them for nothing.
+        if self._described is None:  # Tracing a function finds the shapes and converts nothing.
             params = tf.TensorSpec(self._variables.shape, self._variables.dtype.base_dtype)
             function = tf.function(self._parts_of, autograph=False).get_concrete_function(params)
             self._described = [tf.TensorSpec(part.shape, part.dtype) for part in function.outputs]

@@ -150,7 +150,7 @@ def _memory_for(options):
 
 
 def _failed(options, reason):
-    found = "".join(" What it replaces is now %s." % old for old in moved_away(options.output))
+    found = "".join(" The old folder is now %s." % old for old in moved_away(options.output))
     print(
         "python -m cudnn_rnn export: %s. %s was not written.%s" % (reason, options.output, found),
         file=sys.stderr,

@@ -177,7 +177,7 @@ def _save_now(prefix, arrays, num_shards):
 
 
 def _reason(message):
-    """Returns the line of TensorFlow's message before the node, without where the node was made."""
+    """Returns the reason in TensorFlow's message, without the lines about the node."""
     found = re.search(r"([^\n]+)\n\s*\[\[", message)
     return found.group(1) if found else message
 

@@ -77,6 +77,11 @@ def name_of(entry: Any) -> str:
     return name
 
 
+def class_name_of(entry: Any) -> str:
+    """Returns the class of a layer or model, without the package that files in HDF5 add."""
+    return str(entry["class_name"]).rpartition(">")[2]
+
+
 def kind_of(entry: Any) -> Optional[str]:
     """Returns the class of a layer if it is one that can be read, else None."""
     # Files in HDF5 name a registered class by its package.

@@ -13,10 +13,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import tensorflow
 
 from cudnn_rnn._compat import tf
-from cudnn_rnn.exchange.keras_configs import dicts_in, entries_of, is_container
+from cudnn_rnn.exchange.keras_configs import class_name_of, dicts_in, entries_of, is_container
 from cudnn_rnn.graph.types import ShapeLike, TensorLike
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, register
+from cudnn_rnn.keras._new_nodes import MASK_OPERATIONS
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
+from cudnn_rnn.model.keras_classes import RNN_CLASSES
 
 keras = tensorflow.keras
 
@@ -67,7 +69,7 @@ class _MasksOfKeras2:
         return keras.ops.hstack(steps)
 
 
-# By the names of Keras's classes that merge inputs.
+# Maps the names of Keras's classes that merge inputs to those of the classes below.
 MERGING = {
     name: name + "WithMasksOfKeras2"
     for name in ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
@@ -113,7 +115,7 @@ class MaskFlow:
         that of the layer.
         """
         origins = {self._origin(parent) for parent in self._parents(entry)}
-        if _class_name(entry) == "Concatenate":
+        if class_name_of(entry) == "Concatenate":
             return origins != {None}
         return len(origins) > 1
 
@@ -152,7 +154,7 @@ def makes_masks(entry: Any) -> bool:
     configs = list(dicts_in(entry["config"]))
     if any(config.get("mask_zero") or config.get("class_name") == "Masking" for config in configs):
         return True
-    class_name = _class_name(entry)
+    class_name = class_name_of(entry)
     if class_name in ("Masking", "Lambda"):
         return class_name == "Masking" or entry["config"].get("mask") is not None
     is_of_keras = isinstance(getattr(keras.layers, class_name, None), type)
@@ -162,7 +164,7 @@ def makes_masks(entry: Any) -> bool:
 def leaves_own_mask(entry: Any) -> bool:
     """Returns whether the output of a layer or model has a mask that it certainly makes itself."""
     if not is_container(entry):
-        return _class_name(entry) == "Masking" or bool(entry["config"].get("mask_zero"))
+        return class_name_of(entry) == "Masking" or bool(entry["config"].get("mask_zero"))
     for layer in reversed(entries_of(entry)):
         if leaves_own_mask(layer):
             return True
@@ -171,13 +173,14 @@ def leaves_own_mask(entry: Any) -> bool:
     return False
 
 
+_RECURRENT = (*TAKE_STATES, *RNN_CLASSES, "RNNStack")
 # Layers that not every Keras exports.
 _WITHOUT_MASKS_OF_THEIR_OWN = (
-    *TAKE_STATES,
-    *("CuDNNGRU", "CuDNNLSTM", "RNNStack", "TensorFlowFunction", "InputMask"),
-    *("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer", "NotEqual", "Any"),
-    *("BatchNormalizationV1", "BatchNormalizationV2"),
+    *_RECURRENT,
+    *MASK_OPERATIONS,
     *MERGING.values(),
+    *("InputMask", "TensorFlowFunction", "TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer"),
+    *("BatchNormalizationV1", "BatchNormalizationV2"),
 )
 
 
@@ -188,11 +191,6 @@ def _passes_masks(entry):
 
 def _ends_masks(entry):
     """Returns whether a layer is recurrent and returns the last step, which has no mask."""
-    is_recurrent = _class_name(entry) in (*TAKE_STATES, "CuDNNGRU", "CuDNNLSTM", "RNNStack")
-    return is_recurrent and not any(
+    return class_name_of(entry) in _RECURRENT and not any(
         config.get("return_sequences") for config in dicts_in(entry["config"])
     )
-
-
-def _class_name(entry):
-    return entry["class_name"].rpartition(">")[2]

@@ -97,7 +97,8 @@ class _GatedLayer(_Layer):
     ) -> None:
         """Creates the layer; the defaults are those of TensorFlow 2 in TensorFlow 1, too.
 
-        There it warns if `recurrent_activation` is not given, because Keras has another default.
+        In TensorFlow 1, the constructor warns if `recurrent_activation` is not given, because the
+        default of Keras's layer differs.
         """
         if IS_TENSORFLOW_1 and isinstance(recurrent_activation, _Default):
             warnings.warn(

@@ -11,13 +11,13 @@ from typing import Any, Dict, List, Tuple
 
 from cudnn_rnn._compat import KERAS_LOADS_NAMED_TENSORS
 from cudnn_rnn.exchange.contents import ExchangeError
-from cudnn_rnn.exchange.keras_configs import dicts_in, is_container
+from cudnn_rnn.exchange.keras_configs import class_name_of, inputs_of, is_container
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
 _OPERATIONS = "keras.src.ops."
 # The operations with which layers of Keras 3 make masks, and functions that do the same.
-_MASK_OPERATIONS = {
+MASK_OPERATIONS = {
     "NotEqual": "math.not_equal",
     "Any": "math.reduce_any",
     "LogicalAnd": "math.logical_and",
@@ -28,7 +28,7 @@ _MASK_OPERATIONS = {
 def is_mask_operation(entry: Any) -> bool:
     """Returns whether an entry of a model is an operation with which Keras 3 makes masks."""
     module = entry.get("module", _OPERATIONS)  # HDF5 has no modules
-    return str(module).startswith(_OPERATIONS) and entry["class_name"] in _MASK_OPERATIONS
+    return str(module).startswith(_OPERATIONS) and entry["class_name"] in MASK_OPERATIONS
 
 
 def layer_of(tensor: Any) -> str:
@@ -83,9 +83,8 @@ class Calls:
         """Returns the names of the layers whose outputs a layer takes, but not as states."""
         names: List[str] = []
         for node in entry["inbound_nodes"]:
-            takes_states = entry["class_name"] in TAKE_STATES
-            tensors = dicts_in(node["args"][:1] if takes_states else node["args"])
-            names += [layer_of(one) for one in tensors if one.get("class_name") == _TENSOR]
+            takes_states = class_name_of(entry) in TAKE_STATES
+            names += inputs_of(node["args"][:1] if takes_states else node["args"])
         return names
 
     def mask_operation(self, entry: Any) -> Tuple[Dict[str, Any], List[Any]]:
@@ -99,7 +98,7 @@ class Calls:
             settings = {"y": places[1] if len(places) == 2 else node["args"][1]}
         config = {
             "name": entry["name"],
-            "function": _MASK_OPERATIONS[entry["class_name"]],
+            "function": MASK_OPERATIONS[entry["class_name"]],
             "arguments": json.dumps([places[0], settings]),
         }
         return config, [[[*self._reference(tensor), {}] for tensor in tensors]]

@@ -17,6 +17,7 @@ import tensorflow
 
 from cudnn_rnn._compat import IS_TENSORFLOW_1
 from cudnn_rnn.exchange.contents import ExchangeError
+from cudnn_rnn.exchange.keras_configs import class_name_of
 from cudnn_rnn.keras import _functions, _new_nodes, _old_nodes
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OLD_HARD_SIGMOID, OUR_PREFIX, registered
 from cudnn_rnn.keras._implicit_masks import MERGING, MaskFlow, leaves_own_mask, makes_masks
@@ -144,7 +145,7 @@ class Translator:
         made = []
         for entry in entries:
             changed = self._called_layer(entry, calls)
-            class_name = changed["class_name"].rpartition(">")[2]
+            class_name = class_name_of(changed)
             if masks is not None and class_name in MERGING and masks.may_meet(entry):
                 changed.update(_with_masks_of_keras_2(entry["name"], class_name, changed["config"]))
             if masks is not None and class_name in TAKE_STATES:
@@ -172,7 +173,7 @@ class Translator:
         elif not IS_KERAS_3 and entry["class_name"] in _functions.CLASSES:
             nodes = _functions.with_ellipsis(nodes)
         elif calls:
-            class_name = made["class_name"].rpartition(">")[2]
+            class_name = class_name_of(made)
             nodes = [calls.node(entry["name"], class_name, node) for node in nodes]
         return dict(made, name=entry["name"], inbound_nodes=nodes)
 

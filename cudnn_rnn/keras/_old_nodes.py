@@ -66,7 +66,7 @@ class Calls:
         for node in entry["inbound_nodes"]:
             found: List[str] = []
             self._map(node, lambda reference, found=found: found.append(reference[0]))
-            takes_states = entry["class_name"].rpartition(">")[2] in TAKE_STATES
+            takes_states = keras_configs.class_name_of(entry) in TAKE_STATES
             names += found[:1] if takes_states else found
         return names
 

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from cudnn_rnn._compat import op_definition, tf
-from cudnn_rnn._disk import REPLACED, failed_write, partial_prefix, synchronize
+from cudnn_rnn._disk import PARTIAL, REPLACED, failed_write, synchronize
 from cudnn_rnn.plain._graphs import Changes, rewrite
 from cudnn_rnn.plain._unused import nodes_of
 
@@ -156,7 +156,7 @@ def _write(model, original, output, file_name):
     parent = os.path.dirname(output)
     try:
         os.makedirs(parent, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=parent, prefix=partial_prefix(output))
+        temporary = tempfile.mkdtemp(dir=parent, prefix=os.path.basename(output) + PARTIAL)
         new, old = os.path.join(temporary, "new"), os.path.join(temporary, REPLACED)
         try:
             _copy(model, original, new, file_name)

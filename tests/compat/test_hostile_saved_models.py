@@ -177,7 +177,7 @@ def test_killed_while_replacing_a_folder(folder, capfd, monkeypatch):
     assert main.main(["export", str(folder), out, "--force"]) == 1
     err = capfd.readouterr().err
     assert "ended with SIGKILL" in err and "such as a lack of memory" in err
-    assert "%s was not written. What it replaces is now %s." % (out, old) in err
+    assert "%s was not written. The old folder is now %s." % (out, old) in err
 
 
 @pytest.mark.once
