@@ -118,7 +118,8 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         keys = [prefix + param_name for param_name in self._param_names]
         if tf.executing_eagerly():
             dtypes = [opaque_params.dtype.base_dtype] * len(keys)
-            specs = restore_ops.specs_read_later(self.read_part, keys, dtypes, opaque_params.device)
+            device = opaque_params.device
+            specs = restore_ops.specs_read_later(self._read_part, keys, dtypes, device)
             super().__init__(opaque_params, specs, name)
             return
         device = nodes.device_of_specs()
@@ -231,7 +232,7 @@ class CudnnOpaqueParamsSaveable(SaveableObject):
         """Returns the cells' tensors, in the order of the keys."""
         return self._parts_of(self._variables)
 
-    def read_part(self, index: int) -> tf.Tensor:
+    def _read_part(self, index: int) -> tf.Tensor:
         """Returns `read_parts()[index]`; where possible, converts only the cell that has it."""
         is_bias = index >= len(self._weight_names)
         names = self._bias_names if is_bias else self._weight_names

@@ -28,7 +28,7 @@ class BufferParts:
         """Creates the parts.
 
         Args:
-          saveable: object with `read_part(index)`, a tensor, `expected_tensors()`, a list of
+          saveable: object with `_read_part(index)`, a tensor, `expected_tensors()`, a list of
             `restore_ops.Expected`, and `write_parts(tensors, keys)`, which returns an op.
           names: names of the parts, in the order of these lists.
           dtype: dtype of the tensors.
@@ -46,7 +46,7 @@ class BufferParts:
 
     def read(self, name):
         """Returns the tensor to save."""
-        return tf.identity(self._saveable.read_part(self._names.index(name)))
+        return tf.identity(self._saveable._read_part(self._names.index(name)))
 
     def restore(self, name, key, tensor):
         """Takes a part's tensor and its key in the checkpoint; returns an op.

@@ -23,7 +23,7 @@ def assert_same_parts(saveable):
     expected = saveable.read_parts()
     assert len(expected) >= len(saveable.specs) > 1
     for index, spec in enumerate(saveable.specs):
-        for found in saveable.read_part(index), spec.tensor:
+        for found in saveable._read_part(index), spec.tensor:
             np.testing.assert_array_equal(found, expected[index])
 
 
@@ -35,7 +35,7 @@ def test_the_same_tensors_from_slices_of_the_buffer(monkeypatch, rnn_mode, direc
     assert_same_parts(saveable)
     monkeypatch.delattr(canonical, "params_to_canonical")
     for index in range(len(saveable.specs)):
-        saveable.read_part(index)
+        saveable._read_part(index)
     with pytest.raises(AttributeError, match="params_to_canonical"):
         saveable.read_parts()
 
