@@ -51,11 +51,15 @@ def pair(kind, shape=(BATCH, STEPS, WIDTH), **named):
     return [build(make(module, kind, UNITS, **named), shape) for module in (keras.layers, ours)]
 
 
+def trainable_variables(layer):
+    """Returns TensorFlow's variables; Keras 3's are objects around them."""
+    weights = layer.trainable_weights
+    return [weight.value for weight in weights] if IS_KERAS_3 else list(weights)
+
+
 def outputs_and_gradients(layer, inputs, **named):
     """Returns tensors: the outputs, and the gradients of a weighted sum of them."""
     inputs = tf.convert_to_tensor(inputs)
-    variables = [getattr(weight, "value", weight) for weight in layer.trainable_weights]
-    variables = layer.trainable_weights if not IS_KERAS_3 else variables
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         outputs = layer(inputs, **named)
@@ -63,7 +67,7 @@ def outputs_and_gradients(layer, inputs, **named):
         random = np.random.RandomState(2)
         weights = [random.standard_normal(output.shape).astype(np.float32) for output in outputs]
         loss = sum(tf.reduce_sum(tf.cast(o, "float32") * w) for o, w in zip(outputs, weights))
-    return outputs + tape.gradient(loss, [inputs] + list(variables))
+    return outputs + tape.gradient(loss, [inputs, *trainable_variables(layer)])
 
 
 def assert_like_keras(layers, *arguments, **named):
