@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 import tempfile
+import zipfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -89,6 +90,21 @@ def parse_options(arguments):
     return options
 
 
+def read_expected(path):
+    """Returns the arrays 'inputs' and 'outputs' of a file; ends the program if it has none."""
+    try:
+        with np.load(path) as arrays:
+            return arrays["inputs"], arrays["outputs"]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        reason = str(error).rstrip(".")
+    except (AttributeError, TypeError):  # `with` and a single array
+        reason = "it has one array without a name"
+    sys.exit(
+        "serve_on_cpu.py: error: cannot read 'inputs' and 'outputs' in %s: %s. Expected an archive "
+        "of both that numpy.savez wrote." % (path, reason)
+    )
+
+
 def largest_difference(outputs, expected):
     """Returns the largest absolute difference; ends the program if the shapes differ."""
     if outputs.shape != expected.shape:
@@ -104,8 +120,7 @@ def main(arguments=None):
     options = parse_options(arguments)
     checkpoint, inputs, expected = options.checkpoint, None, None
     if options.expected:
-        with np.load(options.expected) as arrays:
-            inputs, expected = arrays["inputs"], arrays["outputs"]
+        inputs, expected = read_expected(options.expected)
     with tempfile.TemporaryDirectory() as temporary:
         if checkpoint is None:
             checkpoint, inputs, expected = write_example(options, temporary)

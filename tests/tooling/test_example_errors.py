@@ -70,6 +70,10 @@ IN_EVERY_VERSION = [
         "error: the training diverged: use a smaller --learning-rate",
     ),
     ("serve_on_cpu --expected short.npz", 2, "error: --expected requires --checkpoint"),
+    ("serve_on_cpu --expected missing.npz --checkpoint CHECKPOINT", 1, "in missing.npz: [Errno 2]"),
+    ("serve_on_cpu --expected 50.txt --checkpoint CHECKPOINT", 1, "in 50.txt: "),
+    ("serve_on_cpu --expected inputs.npy --checkpoint CHECKPOINT", 1, ": it has one array"),
+    ("serve_on_cpu --expected inputs.npz --checkpoint CHECKPOINT", 1, "outputs is not a file in"),
     (
         "serve_on_cpu --expected short.npz --checkpoint CHECKPOINT",
         1,
@@ -99,6 +103,8 @@ def results(tmp_path_factory):
     golden = GoldenCheckpoint(os.path.join("tf1.15.5", "lstm_L3_H16_I8_bi"))
     inputs, outputs = np.zeros([6, 3, 8], np.float32), np.zeros([1, 3, 32], np.float32)
     np.savez(str(folder / "short.npz"), inputs=inputs, outputs=outputs)
+    np.savez(str(folder / "inputs.npz"), inputs=inputs)
+    np.save(str(folder / "inputs.npy"), inputs)
 
     is_tensorflow_1 = tf.__version__.startswith("1.")
     cases = (IN_TENSORFLOW_1 if is_tensorflow_1 else IN_TENSORFLOW_2) + IN_EVERY_VERSION
