@@ -41,12 +41,12 @@ def worker_environment(peer, threads):
     process for TensorFlow.
     """
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
+    for name in _PRECISIONS:
+        environment.pop(name, None)
     if threads:
         # PYTHONPATH belongs to the Python that runs the benchmark.
         environment.pop("PYTHONPATH", None)
         environment.update(PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="")
-        for name in _PRECISIONS:
-            environment.pop(name, None)
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = str(threads)
     elif peer.environment == "tensorflow":

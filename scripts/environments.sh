@@ -101,8 +101,8 @@ make_wheel() {
 versions_in() {
     local requirement
     for requirement in "$@"; do
-        if [[ "$requirement" =~ ^tensorflow[a-z-]*==([0-9]+\.[0-9]+) ]]; then
-            printf '%s\n' "${BASH_REMATCH[1]}"
+        if [[ "$requirement" =~ ^tensorflow[a-z-]*(\[[a-z,-]+\])?==([0-9]+\.[0-9]+) ]]; then
+            printf '%s\n' "${BASH_REMATCH[2]}"
         fi
     done
 }

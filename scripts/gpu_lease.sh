@@ -1,6 +1,6 @@
 # Sourced by gpu_lease_*.sh in the folder that pack_for_gpu.sh made; sets the paths and the folder of
 # the results. Every part of a lease is cut after its time, and a failure does not stop the others.
-# $PARTS, if set, names the only parts to run.
+# $PARTS, if set, names the only parts to run; results of the others are kept.
 # shellcheck shell=bash
 
 [ -f PACKED ] || {
@@ -18,11 +18,11 @@ export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 results="${OUT:-$packed/results}/$lease"
 # One log for all parts: a machine may return only a few files.
 log="$results/log.txt"
-rm -rf "$results"
+[ -n "${PARTS:-}" ] || rm -rf "$results"
 mkdir -p "$results"
-: > "$log"
-: > "$results/status.txt"
+touch "$log" "$results/status.txt"
 status=0
+seen="" # the parts that came up
 factor="${TIME_FACTOR:-1}" # a rehearsal may be slower
 
 # within SECONDS NAME COMMAND...: runs the command with output to the log, interrupts it after SECONDS
@@ -31,6 +31,7 @@ factor="${TIME_FACTOR:-1}" # a rehearsal may be slower
 within() {
     local limit="$(($1 * factor))" name="$2" code=0 before began="$SECONDS"
     shift 2
+    seen+=" $name "
     case " ${PARTS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
     printf '\n== %s\n' "$name" | tee -a "$log"
     before="$(wc -c < "$log")"
@@ -46,6 +47,7 @@ within() {
 leave_out() {
     local name
     for name in "${@:2}"; do
+        seen+=" $name "
         printf '\n== %s\nNOT RUN: %s\n' "$name" "$1" | tee -a "$log"
         echo "$name not_run 0" >> "$results/status.txt"
     done
@@ -96,6 +98,12 @@ case "$*" in
 esac
 
 finish() {
+    local name
+    for name in ${PARTS:-}; do
+        case "$seen" in *" $name "*) continue ;; esac
+        echo "PARTS NAMES $name, WHICH DID NOT COME UP. The parts of $lease are in ../README.md." | tee -a "$log"
+        status=1
+    done
     printf '\n== %s: ' "$lease"
     [ "$status" = 0 ] && echo "all parts passed, $SECONDS s" || echo "NOT ALL PARTS PASSED, $SECONDS s"
     cat "$results/status.txt"

@@ -103,7 +103,7 @@ cat > .gpu/README.md <<README
 - Lease B, the ops in TensorFlow. Send \`run\` and \`tensorflow\` ($(du -sm .gpu/tensorflow 2>/dev/null | cut -f1 || echo "not packed, 0") MB; one piece after the other, if uploads are small). Run \`bash run/scripts/gpu_lease_b.sh\`.
 - Its parts, with their limits in seconds: $(parts_of b).
 - Other places: \`OUT\` names another folder for results than \`run/results\`, \`TENSORFLOW_PIECES\` another than \`tensorflow\`.
-- Bring back \`run/results/lease_a\` and \`lease_b\`: at most 7 files each, of less than 16 MB, written as the lease goes on. A lease that is cut keeps what it has written.
+- Bring back \`run/results/lease_a\` and \`lease_b\`: at most 8 files each, of less than 16 MB, written as the lease goes on. A lease that is cut keeps what it has written.
 - Read \`log.txt\`, or \`status.txt\` with each part's exit status and seconds. \`python3 run/scripts/record_gpu_run.py results docs\` makes a page of the folder that contains both.
 README
 say "Packed"

@@ -38,6 +38,8 @@ run_core_tests() { # PYTEST-ARGUMENT...
 run_tensorflow_tests() { # PYTEST-ARGUMENT...
     local python="${TENSORFLOW_PYTHON:-}"
     if [ -z "$python" ]; then
+        # The extra brings the libraries of CUDA. Another environment than that of `make test`.
+        TENSORFLOW="${TENSORFLOW/#tensorflow==/tensorflow[and-cuda]==}"
         make_tensorflow_environment
         python=.venv/test-tf2.21/bin/python
     fi

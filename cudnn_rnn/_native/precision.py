@@ -53,8 +53,9 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     Without a call of this function, the environment variable CUDNN_RNN_FLOAT32_MATMUL_PRECISION
     decides, if it is set when the first op runs. Otherwise TF_SET_ONEDNN_FPMATH_MODE=BF16, with
-    which TensorFlow's own products on a CPU round to bfloat16, means "medium". The default is
-    "highest" on a CPU; on a GPU TensorFlow's own switch for TF32 decides then.
+    which TensorFlow's own products on a CPU round to bfloat16, means "medium" on a CPU. The default
+    is "highest" on a CPU; on a GPU TensorFlow's own switch for TF32 decides then. TensorFlow's own
+    GPU kernels, where they run, always follow that switch.
 
     Args:
       precision: "highest", "high" or "medium".
@@ -66,7 +67,10 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """Returns the precision in force, "highest", "high" or "medium".
+    """Returns the precision in force on a CPU, "highest", "high" or "medium".
+
+    "highest" may mean that none is set, which on a GPU leaves TF32 to TensorFlow's switch. To set
+    another for a while, use `float32_matmul_precision`, which restores either state.
 
     Raises:
       ValueError: the environment variable CUDNN_RNN_FLOAT32_MATMUL_PRECISION has another value.

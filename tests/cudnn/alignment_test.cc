@@ -82,6 +82,28 @@ TEST(AReserveSpaceMayMove) {
   }
 }
 
+// The graph would use the copies after they are freed.
+TEST(AGraphRecordsNoCopies) {
+  const Problem problem = SmallProblem(DataType::kFloat);
+  for (const int64_t offset : kOffsets) {
+    MockGpu gpu;
+    GpuModel model(gpu.runtime());
+    const CallOptions call = problem.Options(/*is_training=*/false);
+    const CallBuffers buffers(problem, 3, offset);
+    EXPECT(model.Run(problem, call, buffers).ok(), offset);
+    const int64_t allocations = mock_calls("cuMemAlloc_v2");
+    mock_set_capturing(kStream, 1);
+    const Status status = model.Run(problem, call, buffers);
+    mock_set_capturing(kStream, 0);  // before the model is released
+    if (offset == 0) {
+      EXPECT(status.ok(), status.message());
+    } else {
+      EXPECT_ERROR(status, "CUDA graph", "multiple of 256 bytes");
+    }
+    EXPECT(mock_calls("cuMemAlloc_v2") == allocations, offset);
+  }
+}
+
 TEST(AlignedBuffersAreNotCopied) {
   MockGpu gpu;
   GpuModel model(gpu.runtime());

@@ -16,6 +16,7 @@ namespace {
 // A problem for which every algorithm of the trial is a candidate.
 Problem CandidateProblem() {
   Problem problem;
+  problem.config.data_type = DataType::kHalf;
   problem.config.num_units = 128;
   problem.config.input_size = 128;
   problem.shape = {4, 8, true};
@@ -55,6 +56,18 @@ TEST(TheFastestIsChosen) {
       EXPECT(AlgorithmOf(&model, CandidateProblem(), is_training) == test.expected,
              Name(test.expected));
     }
+  }
+}
+
+TEST(AnAlgorithmThatIsHardlyFasterIsNotChosen) {
+  for (const double time : {0.97, 0.9}) {
+    MockGpu gpu;
+    mock_set_algorithm_time(kCudnnAlgorithmStandard, 1, 1);
+    mock_set_algorithm_time(kSmallH, time, time);
+    GpuModel model(gpu.runtime(), Algorithm::kAuto);
+    EXPECT(AlgorithmOf(&model, SmallProblem()) ==
+               (time < 0.95 ? Algorithm::kPersistStaticSmallH : Algorithm::kStandard),
+           time);
   }
 }
 
@@ -331,6 +344,14 @@ struct CandidateCase {
   const char* small_h;
 };
 
+DeviceModel Device(int compute_capability, int multiprocessors) {
+  DeviceModel device;
+  device.compute_capability_major = compute_capability / 10;
+  device.compute_capability_minor = compute_capability % 10;
+  device.num_multiprocessors = multiprocessors;
+  return device;
+}
+
 TEST(KnownBadCombinationsAreNotTried) {
   const RnnMode lstm = RnnMode::kLstm, gru = RnnMode::kGru, relu = RnnMode::kRelu;
   const CandidateCase cases[] = {
@@ -352,11 +373,9 @@ TEST(KnownBadCombinationsAreNotTried) {
       {52, 24, lstm, 128, 50, 8, true, "6.0", "6.0"},
   };
   for (const CandidateCase& test : cases) {
-    DeviceModel device;
-    device.compute_capability_major = test.compute_capability / 10;
-    device.compute_capability_minor = test.compute_capability % 10;
-    device.num_multiprocessors = test.multiprocessors;
+    const DeviceModel device = Device(test.compute_capability, test.multiprocessors);
     RnnConfig config;
+    config.data_type = DataType::kHalf;
     config.mode = test.mode;
     config.num_units = config.input_size = test.num_units;
     const SequenceShape shape = {test.num_steps, test.batch_size, true};
@@ -379,6 +398,24 @@ TEST(KnownBadCombinationsAreNotTried) {
       EXPECT(std::string(reason).find(tried.expected) != std::string::npos, text, ": ", reason);
     }
     EXPECT(AlgorithmsToTry(call).size() == num_tried);
+  }
+}
+
+TEST(PersistStaticIsTriedWhereItHasRun) {
+  RnnConfig one_half_layer, single, two_layers, bidirectional;
+  for (RnnConfig* config : {&one_half_layer, &single, &two_layers, &bidirectional}) {
+    config->data_type = config == &single ? DataType::kFloat : DataType::kHalf;
+    config->num_units = config->input_size = 128;
+  }
+  two_layers.num_layers = 2;
+  bidirectional.direction = Direction::kBidirectional;
+  for (const int capability : {80, 89, 90, 100, 120}) {
+    for (const RnnConfig* config : {&one_half_layer, &single, &two_layers, &bidirectional}) {
+      const CandidateCall call = {Device(capability, 132), *config, {50, 8, true}, true};
+      const bool is_tried = WhyNotTried(Algorithm::kPersistStatic, call) == nullptr;
+      EXPECT(is_tried == (capability == 90 || config == &one_half_layer), "sm_", capability, ", ",
+             ProblemText(*config, call.shape, {}));
+    }
   }
 }
 

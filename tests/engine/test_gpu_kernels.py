@@ -26,6 +26,7 @@ from helpers.op_harness import (
     size_arguments,
     swap_major,
 )
+from helpers.processes import output_of
 from helpers.sequence_cases import BATCH, DTYPES, GRU, LENGTHS, LSTM, PROJECTED, STEPS, arrays_for
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
@@ -382,6 +383,26 @@ def test_a_gradient_computes_like_its_forward_call(mock, monkeypatch, allow_tf32
             found = {"d_params": gpu.session.run(gpu.fetches["d_params"], feeds)}
         assert_close(found, expected, TOLERANCES["float32"], algorithm)
         assert len(model_settings(mock)) == 2 and len(set(model_settings(mock))) == 1
+
+
+def test_tensorflows_switch_decides_about_tf32(mock, allow_tf32):
+    found = {}
+    for is_allowed in (True, False):
+        mock.mock_reset()
+        mock.mock_set_any_memory(1)
+        allow_tf32(is_allowed)
+        with labelled(LSTM, "float32", version=3) as gpu:
+            gpu.run(float_arrays())
+        (found[is_allowed],) = {math_type for _, math_type in model_settings(mock)}
+    assert found == {True: DEFAULT_MATH, False: FMA_MATH}
+
+
+@needs_tensorflow_2
+def test_a_switch_for_cpus_does_not_allow_tf32():
+    """TensorFlow reads TF_SET_ONEDNN_FPMATH_MODE for its products on a CPU alone."""
+    test = "%s::%s" % (__file__, test_tensorflows_switch_decides_about_tf32.__name__)
+    arguments = ("-m", "pytest", "-p", "no:cacheprovider", "-q", test)
+    assert "1 passed" in output_of(*arguments, TF_SET_ONEDNN_FPMATH_MODE="BF16")
 
 
 def test_a_precision_decides_about_tf32(mock):

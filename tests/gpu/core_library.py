@@ -225,8 +225,11 @@ def default_path():
 class GuardedBuffer:
     """A tensor in memory that is filled with one byte, with guard bytes around the tensor.
 
-    `tensor` starts at a multiple of 64 bytes. `pointer` is None for an empty buffer.
+    `tensor` starts `offset` bytes after a multiple of 256 bytes, all that cuDNN requires. `pointer`
+    is None for an empty buffer.
     """
+
+    offset = 0
 
     def __init__(self, shape, dtype, device):
         count = 1
@@ -234,12 +237,12 @@ class GuardedBuffer:
             count *= size
         self._bytes = count * torch.empty([], dtype=dtype).element_size()
         self._memory = torch.full(
-            [_GUARD_BYTES + self._bytes + _GUARD_BYTES + 64],
+            [_GUARD_BYTES + self._bytes + _GUARD_BYTES + 2 * _GUARD_BYTES],
             _POISON,
             dtype=torch.uint8,
             device=device,
         )
-        self._start = _GUARD_BYTES + -(self._memory.data_ptr() + _GUARD_BYTES) % 64
+        self._start = _GUARD_BYTES + -self._memory.data_ptr() % _GUARD_BYTES + self.offset
         inside = self._memory[self._start : self._start + self._bytes]
         self.tensor = inside.view(dtype).view(shape) if count else inside.view(dtype).reshape(shape)
 
@@ -385,29 +388,33 @@ class Model:
             steps, batch = batch, steps
         call = self.make_call(steps, batch, **options)
         with self.prepared(call) as (prepared, sizes):
-            return self._run_forward(inputs, call, prepared, sizes, options.get("lengths"))
+            buffers, written = self.make_forward_buffers(inputs, call, sizes)
+            self.run_forward(prepared, buffers)
+        self._finish(call, written)
+        results = {name: written[name].tensor for name in self.output_shapes(call)}
+        reserve_space = written["reserve_space"]
+        return ForwardPass(results, call, inputs, reserve_space, sizes, options.get("lengths"))
 
-    def _run_forward(self, inputs, call, prepared, sizes, lengths):
-        outputs = {
+    def make_forward_buffers(self, inputs, call, sizes):
+        """Returns `ForwardBuffers`, and a dict of the `GuardedBuffer`s that a call writes."""
+        written = {
             name: GuardedBuffer(shape, self.description.dtype, self.device)
             for name, shape in self.output_shapes(call).items()
         }
         reserve_space_bytes = sizes.reserve_space_bytes if call.is_training else 0
-        reserve = self._bytes(reserve_space_bytes)
-        workspace = self._bytes(sizes.forward_workspace_bytes)
+        written["reserve_space"] = self._bytes(reserve_space_bytes)
+        written["workspace"] = self._bytes(sizes.forward_workspace_bytes)
         buffers = ForwardBuffers(
-            reserve_space=reserve.pointer,
-            reserve_space_bytes=reserve_space_bytes,
-            workspace=workspace.pointer,
-            workspace_bytes=sizes.forward_workspace_bytes,
+            reserve_space_bytes=reserve_space_bytes, workspace_bytes=sizes.forward_workspace_bytes
         )
         self._point(buffers, inputs)
-        for name, buffer in outputs.items():
+        for name, buffer in written.items():
             setattr(buffers, name, buffer.pointer)
+        return buffers, written
+
+    def run_forward(self, prepared, buffers):
+        """Queues the forward pass of a prepared call."""
         self.library.check(self.library._forward(prepared, ctypes.byref(buffers)))
-        self._finish(call, dict(outputs, reserve_space=reserve, workspace=workspace))
-        results = {name: buffer.tensor for name, buffer in outputs.items()}
-        return ForwardPass(results, call, inputs, reserve, sizes, lengths)
 
     def backward(self, forward_pass, backprops, keeps_reserve_space=True, reserve_space_bytes=None):
         """Runs the backward pass of a training forward pass.
@@ -423,29 +430,37 @@ class Model:
         """
         call, inputs = forward_pass.call, forward_pass.inputs
         call.keeps_reserve_space = keeps_reserve_space
-        gradients = {
-            name + "_backprop": GuardedBuffer(inputs[name].shape, inputs[name].dtype, self.device)
-            for name in inputs
+        buffers, written = self.make_backward_buffers(forward_pass, backprops)
+        if reserve_space_bytes is not None:
+            buffers.reserve_space_bytes = reserve_space_bytes
+        with self.prepared(call) as (prepared, _):
+            self.run_backward(prepared, buffers)
+        self._finish(call, written)
+        return {name + "_backprop": written[name + "_backprop"].tensor for name in inputs}
+
+    def make_backward_buffers(self, forward_pass, backprops):
+        """Returns `BackwardBuffers`, and a dict of the `GuardedBuffer`s that a call writes."""
+        inputs, sizes = forward_pass.inputs, forward_pass.sizes
+        written = {
+            name + "_backprop": GuardedBuffer(tensor.shape, tensor.dtype, self.device)
+            for name, tensor in inputs.items()
         }
-        workspace = self._bytes(forward_pass.sizes.backward_workspace_bytes)
-        if reserve_space_bytes is None:
-            reserve_space_bytes = forward_pass.sizes.reserve_space_bytes
+        written["reserve_space"] = forward_pass.reserve_space
+        written["workspace"] = self._bytes(sizes.backward_workspace_bytes)
         buffers = BackwardBuffers(
-            reserve_space=forward_pass.reserve_space.pointer,
-            reserve_space_bytes=reserve_space_bytes,
-            workspace=workspace.pointer,
-            workspace_bytes=forward_pass.sizes.backward_workspace_bytes,
+            reserve_space_bytes=sizes.reserve_space_bytes,
+            workspace_bytes=sizes.backward_workspace_bytes,
         )
         outputs = {name: forward_pass.results[name] for name in ("output", "output_h")}
         self._point(buffers, dict(inputs, **outputs))
         self._point(buffers, backprops)
-        for name, buffer in gradients.items():
+        for name, buffer in written.items():
             setattr(buffers, name, buffer.pointer)
-        with self.prepared(call) as (prepared, _):
-            self.library.check(self.library._backward(prepared, ctypes.byref(buffers)))
-        whole = dict(gradients, workspace=workspace, reserve_space=forward_pass.reserve_space)
-        self._finish(call, whole)
-        return {name: buffer.tensor for name, buffer in gradients.items()}
+        return buffers, written
+
+    def run_backward(self, prepared, buffers):
+        """Queues the backward pass of a prepared call."""
+        self.library.check(self.library._backward(prepared, ctypes.byref(buffers)))
 
     def _bytes(self, size):
         return GuardedBuffer([size], torch.uint8, self.device)

@@ -23,6 +23,7 @@ from core_library import (
     UNIMPLEMENTED,
     CoreError,
     Description,
+    GuardedBuffer,
     Model,
 )
 
@@ -74,6 +75,26 @@ def test_one_model_for_changing_shapes_and_lengths(core, device):
             found = train(model, case, device, data)
             expected = torch_oracle.run(case.network, *data)
             assert_close(found, expected, TOLERANCES[torch.float32], str(case))
+
+
+@pytest.mark.parametrize("offset", [16, 64])
+@pytest.mark.parametrize("dtype", ["float", "half"])
+def test_buffers_with_other_alignment_than_cudnns(core, device, monkeypatch, dtype, offset):
+    """Parameters, their gradient, workspaces and reserve spaces; PyTorch aligns to 512 bytes."""
+    case = make_case("lstm", dtype, "mixed", batch=5, steps=8)
+    data = make_data(case)
+    expected = torch_oracle.run(case.network, *data)
+    inputs, backprops, lengths = data
+    monkeypatch.setattr(GuardedBuffer, "offset", offset)
+    with Model(core, describe(case), device) as model:
+        placed = place(inputs, device)
+        before = torch.zeros_like(placed["params"][: offset // placed["params"].element_size()])
+        placed["params"] = torch.cat([before, placed["params"]])[len(before) :]
+        assert placed["params"].data_ptr() % 256 == offset or device.type == "cpu"
+        done = model.forward(placed, lengths=lengths)
+        gradients = model.backward(done, place(backprops, device))
+    found = fetch(dict(done.results, **gradients))
+    assert_close(found, expected, TOLERANCES[DTYPES[dtype]], str(case), case.network)
 
 
 def test_many_lengths_for_one_shape(core, device):

@@ -195,8 +195,9 @@ def test_every_peer_has_a_mark_in_the_plot():
 def test_the_environment_does_not_change_the_precision(monkeypatch):
     """Only a peer's options change it."""
     monkeypatch.setenv("CUDNN_RNN_FLOAT32_MATMUL_PRECISION", "medium")
-    found = worker_environment(peers.CPU_PEERS["ours"], threads=1)
-    assert "CUDNN_RNN_FLOAT32_MATMUL_PRECISION" not in found
+    for peer, threads in [(peers.CPU_PEERS["ours"], 1), (peers.GPU_PEERS["core"][0], None)]:
+        found = worker_environment(peer, threads)
+        assert "CUDNN_RNN_FLOAT32_MATMUL_PRECISION" not in found
 
 
 def test_comparison_of_results():
@@ -285,6 +286,7 @@ def test_cells_are_medians_of_the_best_variant():
     assert [round(gpu_summary.ratio(result, one), 3) for one in gpu_summary.SERIES] == [
         0.833,
         0.9,
+        0.9,
         0.667,
         0.8,
     ]
@@ -298,11 +300,32 @@ def test_unknown_values_give_no_number():
     assert [gpu_summary.ratio(result, one) is None for one in gpu_summary.SERIES] == [
         True,
         True,
+        True,
         False,
         True,
     ]
     text = gpu_summary.describe([result])
     assert "- cuDNN standard: no such library (lstm-2x650-b20-t35)" in text
+
+
+def test_missed_goals_are_named():
+    results = [make_gpu_result(), make_gpu_result(core=1.0, auto=1.1, batch=64)]
+    text = gpu_summary.describe(results)
+    key = results[1]["configuration"].key
+    assert "- core auto / core standard: 1.100, %s (goal: at most 1.02, missed)" % key in text
+    assert "- core standard / cuDNN standard: 0.833, %s (goal: at most 1.02)" % key in text
+    assert "- core auto / fastest of cuDNN: 1.100, %s\n" % key in text
+
+
+def test_a_peer_of_ours_that_fails_is_an_error():
+    result = make_gpu_result()
+    assert not gpu_summary.has_errors([result])
+    for name, is_error in [("torch.nn", False), ("core auto", True), ("ours in TF", True)]:
+        failure = {name: {"reason": "why", "is_error": True}}
+        failed = dict(result, peers=dict(result["peers"], **failure))
+        assert gpu_summary.has_errors([result, failed]) == is_error
+    refused = dict(result, peers={"core auto": {"reason": "not supported", "is_error": False}})
+    assert not gpu_summary.has_errors([refused])
 
 
 def test_kernels_that_only_one_of_two_runs_are_listed():

@@ -68,8 +68,9 @@ MAKE = "make_environment env python test tensorflow-gpu==1.15.5 'protobuf<3.21'"
 
 
 def test_versions_in_requirements(run):
-    run("versions_in 'tensorflow==2.21.0' 'torch==2.1' 'tensorflow-gpu==1.15.5' 'protobuf<3.21'")
-    assert run.printed.split() == ["2.21", "1.15"] and run.status == 0
+    requirements = "'tensorflow[and-cuda]==2.20.0' 'torch==2.1' 'tensorflow-gpu==1.15.5'"
+    run("versions_in 'tensorflow==2.21.0' %s 'protobuf<3.21'" % requirements)
+    assert run.printed.split() == ["2.21", "2.20", "1.15"] and run.status == 0
 
 
 def test_a_wheel_is_built_once_for_the_same_sources(run, tmp_path):

@@ -217,8 +217,8 @@ def test_a_failure_does_not_stop_the_parts_after_it(packed, fake_python, tmp_pat
     assert "lstm-2x650-b20-t35-medium --training --threads 2" in log
     assert "what a peer said" in log
     status, text, lines = run_lease(packed, "lease_b", FAILS="list_physical_devices", **fake_python)
-    parts = ["tensorflow 0", "versions 0", "devices 3", "doctor 0", "tests 0", "tests_auto 0"]
-    assert status == 1 and lines == parts + ["benchmark 0"], text
+    parts = ["tensorflow 0", "libraries 0", "versions 0", "devices 3", "doctor 0", "tests 0"]
+    assert status == 1 and lines == parts + ["tests_auto 0", "benchmark 0"], text
     assert (packed / "tf" / "tensorflow" / "placeholder").exists()
     assert "libcudart.so.12" in (tmp_path / "out" / "lease_b" / "log.txt").read_text()
     calls = (tmp_path / "calls").read_text()
@@ -233,6 +233,36 @@ def test_a_failed_smoke_test_is_said_first(packed, fake_python, tmp_path):
     parts = ["versions 0", "smoke 3", "first_questions 0", "cases not_run", "memcheck not_run"]
     left_out = ["benchmark", "one_process", "persistent", "persist_dynamic"]
     assert lines == parts + ["cpu 0"] + [part + " not_run" for part in left_out]
+
+
+def test_chosen_parts_keep_the_results_of_the_others(packed, fake_python, tmp_path):
+    _, _, before = run_lease(packed, "lease_a", FAILS="--part=cases", **fake_python)
+    status, text, lines = run_lease(
+        packed, "lease_a", FAILS="nothing", PARTS="cases one_process", **fake_python
+    )
+    # A part that is left out for want of a program is told each time.
+    chosen = ["cases 0", "memcheck not_run", "one_process 0"]
+    assert status == 0 and lines == before + chosen, text
+    status, text, lines = run_lease(
+        packed, "lease_a", FAILS="nothing", PARTS="versions benchmarks", **fake_python
+    )
+    assert status == 1 and "PARTS NAMES benchmarks, WHICH DID NOT COME UP" in text
+
+
+def test_a_program_of_the_core_that_fails_fails_its_part(packed, fake_python):
+    for name in ("core_test", "core_benchmark"):
+        program, text = packed / name, (packed / name).read_text()
+        program.write_text("#!/bin/sh\necho median\nexit 132\n")
+        status, printed, lines = run_lease(
+            packed, "lease_a", FAILS="nothing", PARTS="cpu", **fake_python
+        )
+        assert status == 1 and "cpu 1" in lines, printed
+        program.write_text(text)
+
+
+def test_missing_libraries_of_tensorflow(packed, fake_python):
+    status, _, lines = run_lease(packed, "lease_b", FAILS="gpu_libraries.py", **fake_python)
+    assert status == 1 and lines == ["tensorflow 0", "libraries 3"]
 
 
 def test_damaged_pieces_of_tensorflow(packed, fake_python):
@@ -450,8 +480,8 @@ def test_leases_on_the_mock(really_packed, on_the_mock):
     expected = [one + (" not_run" if one == "memcheck" else " 0") for one in parts]
     assert status == 0 and lines == expected, text
     status, text, lines = run_lease(packed, "lease_b", *ON_MOCK, **on_the_mock)
-    parts = ["tensorflow 0", "versions 0", "devices 1", "doctor 0", "tests 0", "tests_auto 0"]
-    assert lines == parts + ["benchmark 0"], text
+    parts = ["tensorflow 0", "libraries 0", "versions 0", "devices 1", "doctor 0", "tests 0"]
+    assert lines == parts + ["tests_auto 0", "benchmark 0"], text
     log = (packed / "results" / "lease_b" / "log.txt").read_text()
     assert str(packed / "site" / "cudnn_rnn" / "_libraries") in log
     text = record(packed / "results")

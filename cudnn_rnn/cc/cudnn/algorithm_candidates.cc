@@ -25,8 +25,7 @@ struct Rule {
 // The sources of the rules below, by reading unless marked [H200]. (The rules of
 // WhyNotSupported are in CI, with real versions of cuDNN: `make cudnn-host-test`.)
 //   [torch]  get_algo in PyTorch's aten/src/ATen/native/cudnn/RNN.cpp and the functions that it
-//            calls. Left out are its rules for speed alone, since a trial measures that, and its
-//            limits to half, to one layer and to one direction, for which it gives no reason.
+//            calls. Left out are its rules for speed alone, since a trial measures that.
 //   [cudnn]  NVIDIA's documentation of cudnnRNNAlgo_t.
 //   [H200]   seen on an H200 with cuDNN 9.19 (docs/gpu): right results with a batch of 4, and at
 //            1x512 with one sequence five times faster than standard.
@@ -57,6 +56,12 @@ const Rule kRulesOfPersistStatic[] = {
     {"needs a batch size that is a multiple of 8 [torch], but not on sm_90 [H200]",
      [](const CandidateCall& call) {
        return Capability(call) != 90 && !IsMultipleOf(8, call.shape.batch_size);
+     }},
+    {"is limited to half, one layer and one direction [torch], but not on sm_90 [H200]",
+     [](const CandidateCall& call) {
+       const RnnConfig& config = call.config;
+       return Capability(call) != 90 && (config.data_type != DataType::kHalf ||
+                                         config.num_layers > 1 || config.num_directions() > 1);
      }},
     {"is limited to num_units up to 1024 [torch]",
      [](const CandidateCall& call) { return call.config.num_units > 1024; }},

@@ -21,6 +21,15 @@ Status AlignedCopies::Finish() const {
 }
 
 Status AlignedCopies::Allocate(int64_t bytes, void** copy) {
+  bool is_capturing;
+  CUDNN_RNN_RETURN_IF_ERROR(queue_.IsCapturing(&is_capturing));
+  if (is_capturing) {
+    return FailedPrecondition(Concatenate(
+        "A CUDA graph cannot record this call: the address of a tensor is no multiple of ",
+        queue_.runtime()->buffer_alignment,
+        " bytes, and its aligned copy lasts only for the call. Allocate params, the workspace and "
+        "the reserve space at such addresses."));
+  }
   std::unique_ptr<DeviceMemory> memory;
   CUDNN_RNN_RETURN_IF_ERROR(allocator_->Allocate(bytes, MemoryNeed::kRequired, &memory));
   *copy = memory->data();

@@ -216,14 +216,14 @@ Status FindSizes(cudnn_rnn_prepared_call* prepared) {
 Status Prepare(cudnn_rnn_planner* planner, const cudnn_rnn_config& source,
                const cudnn_rnn_call& call, cudnn_rnn_prepared_call** prepared,
                cudnn_rnn_sizes* sizes) {
+  const bool is_cpu = planner->gpu_plans == nullptr;
   RnnConfig config;
   CUDNN_RNN_RETURN_IF_ERROR(FromC(source, &config));
   if (config.precision == Precision::kDefault) {
     PrecisionChoice process;
     CUDNN_RNN_RETURN_IF_ERROR(ChoosePrecision(&process));
-    config.precision = process.precision;
+    if (is_cpu || !process.is_for_cpu) config.precision = process.precision;
   }
-  const bool is_cpu = planner->gpu_plans == nullptr;
   if (is_cpu && config.precision == Precision::kDefault) config.precision = Precision::kHighest;
   std::unique_ptr<cudnn_rnn_prepared_call> created(new cudnn_rnn_prepared_call(*planner, call));
   SequenceShape shape;

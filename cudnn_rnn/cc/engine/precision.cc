@@ -14,8 +14,8 @@ constexpr char kTensorFlowVariable[] = "TF_SET_ONEDNN_FPMATH_MODE";
 
 std::atomic<Precision> set_precision{Precision::kDefault};
 
-// Sets what an environment variable chooses, and the reason.
-Status ReadFromEnvironment(Precision* precision, std::string* reason) {
+// Sets what an environment variable chooses, the reason, and whether it is for a CPU alone.
+Status ReadFromEnvironment(Precision* precision, std::string* reason, bool* is_for_cpu) {
   const std::string text = ReadEnvironment(kPrecisionVariable);
   if (!text.empty()) {
     *reason = Concatenate("the environment variable ", kPrecisionVariable, " says so");
@@ -27,6 +27,7 @@ Status ReadFromEnvironment(Precision* precision, std::string* reason) {
   const std::string mode = ReadEnvironment(kTensorFlowVariable);
   if (mode == "BF16" || mode == "bf16") {
     *precision = Precision::kMedium;
+    *is_for_cpu = true;
     *reason = Concatenate("the environment variable ", kTensorFlowVariable, " is ", mode);
   } else {
     *reason = "the default";
@@ -39,13 +40,14 @@ Status ReadFromEnvironment(Precision* precision, std::string* reason) {
 Status ChoosePrecision(PrecisionChoice* choice) {
   const Precision precision = set_precision.load(std::memory_order_relaxed);
   if (precision != Precision::kDefault) {
-    *choice = {precision, "cudnn_rnn.set_float32_matmul_precision set it"};
+    *choice = {precision, "cudnn_rnn.set_float32_matmul_precision set it", false};
     return Status();
   }
   static Precision from_environment = Precision::kDefault;
   static std::string reason;
-  static const Status status = ReadFromEnvironment(&from_environment, &reason);
-  if (status.ok()) *choice = {from_environment, reason.c_str()};
+  static bool is_for_cpu = false;
+  static const Status status = ReadFromEnvironment(&from_environment, &reason, &is_for_cpu);
+  if (status.ok()) *choice = {from_environment, reason.c_str(), is_for_cpu};
   return status;
 }
 

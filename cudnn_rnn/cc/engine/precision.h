@@ -13,6 +13,8 @@ struct PrecisionChoice {
   // For the user, after "medium, ". Lasts as long as the process: every call of an op makes a
   // choice, so none allocates.
   const char* reason = "";
+  // Whether it is for products on a CPU alone.
+  bool is_for_cpu = false;
 };
 
 // Chooses the precision that SetPrecision set last. If none is set, reads an environment variable,

@@ -34,11 +34,11 @@ class EngineDevice {
   EngineDevice(const EngineDevice&) = delete;
   EngineDevice& operator=(const EngineDevice&) = delete;
 
+  bool is_gpu() const { return stream_of_ != nullptr; }
+
  private:
   friend class EngineCall;
   EngineDevice() = default;
-
-  bool is_gpu() const { return stream_of_ != nullptr; }
 
   cudnn_rnn_planner* planner_ = nullptr;
   // GPU only; the options are CudnnOptions (cudnn/algorithm.h).
