@@ -40,6 +40,11 @@ try:
 except ImportError:  # up to TensorFlow 2.12
     from tensorflow.python.eager import tape as tapes
 
+try:
+    from tensorflow.python.ops.handle_data_util import copy_handle_data
+except ImportError:  # up to TensorFlow 2.3
+    from tensorflow.python.ops.custom_gradient import copy_handle_data
+
 if hasattr(op_def_registry, "get"):
     op_definition = op_def_registry.get  # returns None for an unknown name
 else:  # TensorFlow 1

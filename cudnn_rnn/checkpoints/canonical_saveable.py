@@ -75,7 +75,8 @@ class RNNParamsSaveable(SaveableObject):
         scope = getattr(scope, "name", scope)  # of a tf.VariableScope
         prefix = scope + "/" if scope else ""
         self._format: Any = _TensorNames(prefix)
-        if model is not None and has_cells_in_1_3(model.config):
+        # The cells have no projection.
+        if model is not None and has_cells_in_1_3(model.config) and not model.config.num_proj:
             self._format = _CellVariables(model.config, prefix)
         keys_and_tensors = self._keys_and_tensors(self._buffer_to_save())
         self._shapes = [tensor.shape for _, tensor in keys_and_tensors]

@@ -6,6 +6,7 @@ path of a group in the weights of a `.keras` archive.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -35,20 +36,21 @@ class _Arrays:
         array = self._arrays[key]
         return array is not None and array.dtype.kind in "fV"  # V: bfloat16
 
-    def _split(self, keys, name, num_cells, num_arrays):
-        """Returns the keys of each cell of an RNN layer."""
+    def _split(self, keys, name, numbers):
+        """Returns the keys of each cell of an RNN layer; `numbers` of arrays of each cell."""
         missing = [key for key in keys if self._arrays.get(key) is None]
-        if len(keys) != num_cells * num_arrays or missing:
+        if len(keys) != sum(numbers) or missing:
             raise ExchangeError(
                 "%s is damaged: the layer %r must have %d arrays, but has %s."
                 % (
                     self._path,
                     name,
-                    num_cells * num_arrays,
+                    sum(numbers),
                     ", ".join(key for key in keys if key not in missing) or "none",
                 )
             )
-        return [keys[start : start + num_arrays] for start in range(0, len(keys), num_arrays)]
+        remaining = iter(keys)
+        return [list(itertools.islice(remaining, number)) for number in numbers]
 
 
 class ArraysOfHdf5(_Arrays):
@@ -97,14 +99,12 @@ class ArraysOfHdf5(_Arrays):
         """Returns the keys at a place."""
         return list(place)
 
-    def weights(
-        self, place: Any, name: str, kind: str, num_cells: int, num_arrays: int
-    ) -> List[List[str]]:
+    def weights(self, place: Any, name: str, kind: str, numbers: Sequence[int]) -> List[List[str]]:
         """Returns lists of keys of an RNN layer, one list for each cell."""
         del kind
         # In a model inside a model, names of weights begin with that of their layer.
         own = [key for key in place if name in key.split("/")[2:-1]] or list(place)
-        return self._split(own, name, num_cells, num_arrays)
+        return self._split(own, name, numbers)
 
 
 class ArraysOfArchive(_Arrays):
@@ -172,16 +172,14 @@ class ArraysOfArchive(_Arrays):
                     self._by_path.setdefault("/".join(parts[:end]), []).append(key)
         return self._by_path
 
-    def weights(
-        self, place: Any, name: str, kind: str, num_cells: int, num_arrays: int
-    ) -> List[List[str]]:
+    def weights(self, place: Any, name: str, kind: str, numbers: Sequence[int]) -> List[List[str]]:
         """Returns lists of keys of an RNN layer, one list for each cell."""
         ways = {"Bidirectional": ["/forward_layer", "/backward_layer"]}.get(kind, [""])
         keys = self.keys(place)
         # Only layers of cuDNN and RNNStack have no cell.
         starts = [place + way + folder for way in ways for folder in ("/cell/vars/", "/vars/")]
         own = [key for start in starts for key in keys if key.startswith(start)]
-        return self._split(own, name, num_cells, num_arrays)
+        return self._split(own, name, numbers)
 
 
 def numbered(name: str) -> Tuple[str, int]:

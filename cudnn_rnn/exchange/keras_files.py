@@ -318,7 +318,7 @@ class _ModelReader:
 
     `places` finds arrays: `root` is the place of the whole model, `children(names, classes, place)`
     returns those of its layers, `keys(place)` all keys there, and `weights(place, name, kind,
-    counts)` lists of keys of an RNN layer, one list for each cell.
+    numbers)` lists of keys of an RNN layer, one list of this number of keys for each cell.
     """
 
     def __init__(self, path, places):
@@ -390,14 +390,14 @@ class _ModelReader:
         if kind == "RNNStack":
             stack = STACK_MODES[config["cell"]], 2 if config["bidirectional"] else 1
             num_cells = stack[1] * config["num_layers"]
-            cells = self._places.weights(place, name, kind, num_cells, 3)
+            cells = self._places.weights(place, name, kind, [3] * num_cells)
             keys = [key for cell in cells for key in cell]
             return KerasLayer(kind, name, weights=keys, stack=stack, weight_names=all_keys)
         cells = keras_configs.cells_of(kind, entry)
         if not cells:
             return KerasLayer(None, name, weight_names=all_keys)
-        num_arrays = 3 if cells[0]["config"].get("use_bias", True) else 2
-        keys_of_cells = self._places.weights(place, name, kind, len(cells), num_arrays)
+        numbers = [3 if cell["config"].get("use_bias", True) else 2 for cell in cells]
+        keys_of_cells = self._places.weights(place, name, kind, numbers)
         made = [self._cell(cell, name, keys) for cell, keys in zip(cells, keys_of_cells)]
         if kind != "Bidirectional":
             return made[0]._replace(weight_names=all_keys)

@@ -17,15 +17,18 @@ from cudnn_rnn.keras import _stored_models
 from cudnn_rnn.keras._functions import TensorFlowFunction
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3, OUR_PREFIX, hard_sigmoid_of_keras_2
 from cudnn_rnn.keras._implicit_masks import MERGING, InputMask
+from cudnn_rnn.keras._new_nodes import OPERATIONS
+from cudnn_rnn.keras._stack import RNNStack
 from cudnn_rnn.keras._time_major import TimeMajor
 
 SUFFIXES = (".keras", ".h5")
-# What Keras 3 cannot do without this package, and the name of the class or function that does it.
+# What Keras cannot do without this package, and the name of the class or function that does it.
 _ONLY_HERE = {
     "the hard_sigmoid of Keras 2": hard_sigmoid_of_keras_2.__name__,
     "functions of TensorFlow as layers": TensorFlowFunction.__name__,
     "layers with time_major=True": TimeMajor.__name__,
     "the mask of a call with initial_state": InputMask.__name__,
+    "layers of the class RNNStack": RNNStack.__name__,
     **{"a %s of inputs with different masks" % name: ours for name, ours in MERGING.items()},
 }
 
@@ -57,11 +60,17 @@ def convert_model(path: str, target: str, dry_run: bool = False) -> List[str]:
     notes = [str(one.message) for one in caught if issubclass(one.category, _stored_models.Left)]
     text = model.to_json()
     for part, name in _ONLY_HERE.items():
-        if OUR_PREFIX + name in text:
+        # TensorFlow 1 writes classes without the prefix.
+        if OUR_PREFIX + name in text or '"class_name": "%s"' % name in text:
             notes.append(
-                "%s has %s, which Keras 3 does not have: to open the file, a program must import "
-                "cudnn_rnn.keras." % (target, part)
+                "%s has %s, which this Keras does not have: to open the file, a program must "
+                "import cudnn_rnn.keras." % (target, part)
             )
+    if suffix == ".h5" and OPERATIONS in text:
+        notes.append(
+            "%s has operations, such as those that make masks, which Keras 3 cannot load from "
+            "HDF5: write a .keras file, or load this one with cudnn_rnn.keras.load_model." % target
+        )
     # Keras 3 cannot load a loss that an HDF5 file names.
     options = {"include_optimizer": False} if IS_KERAS_3 and suffix == ".h5" else {}
     if options and getattr(model, "optimizer", None) is not None:

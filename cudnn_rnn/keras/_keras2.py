@@ -20,6 +20,10 @@ _COMPUTE_WITHOUT_CELL = ("_could_use_gpu_kernel", "could_use_cudnn")
 class _Layer(FusedLayer):
     _activations = keras.activations
 
+    def get_prunable_weights(self) -> List[Any]:
+        """Returns what the package tensorflow-model-optimization prunes of Keras's own layers."""
+        return [self.cell.kernel, self.cell.recurrent_kernel]
+
     def build(self, input_shape: Any) -> None:
         """Creates the weights; files keep one shape, or those of inputs and states, as lists."""
         if isinstance(input_shape, (list, tuple)):

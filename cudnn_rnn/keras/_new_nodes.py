@@ -15,7 +15,8 @@ from cudnn_rnn.exchange.keras_configs import class_name_of, inputs_of, is_contai
 from cudnn_rnn.keras._old_nodes import TAKE_STATES
 
 _TENSOR = "__keras_tensor__"
-_OPERATIONS = "keras.src.ops."
+# The modules of operations, which Keras 3 cannot load from HDF5.
+OPERATIONS = "keras.src.ops."
 # The operations with which layers of Keras 3 make masks, and functions that do the same.
 MASK_OPERATIONS = {
     "NotEqual": "math.not_equal",
@@ -27,8 +28,8 @@ MASK_OPERATIONS = {
 
 def is_mask_operation(entry: Any) -> bool:
     """Returns whether an entry of a model is an operation with which Keras 3 makes masks."""
-    module = entry.get("module", _OPERATIONS)  # HDF5 has no modules
-    return str(module).startswith(_OPERATIONS) and entry["class_name"] in MASK_OPERATIONS
+    module = entry.get("module", OPERATIONS)  # HDF5 has no modules
+    return str(module).startswith(OPERATIONS) and entry["class_name"] in MASK_OPERATIONS
 
 
 def layer_of(tensor: Any) -> str:

@@ -3,14 +3,17 @@
 from typing import Any, Callable, Collection, NamedTuple
 
 import tensorflow
+from tensorflow.python.framework import ops
 
 from cudnn_rnn._compat import (
+    copy_handle_data,
     function_def_to_graph,
     function_from_graph_def,
     tf,
     variable_accessed,
 )
 from cudnn_rnn.plain._computations import GRADIENT_OPS, computation_of
+from cudnn_rnn.plain._function_names import rename_functions
 from cudnn_rnn.plain._inlining import Container, Library
 from cudnn_rnn.plain._unused import RNN_OPS, leave_out
 from cudnn_rnn.plain._validation import check
@@ -46,12 +49,20 @@ def plain_function(function: Any, training: bool = False) -> Any:
     """Returns a concrete function in which standard ops replace all `CudnnRNN*` nodes.
 
     It has the arguments and results of `function`, a concrete function of TensorFlow 2, and uses
-    its variables. See `plain_graph_def` for `training` and the errors.
+    its variables. A gradient passes through it, also through its branches and loops, but not
+    through an RNN in another function that it calls, which is an error of TensorFlow. See
+    `plain_graph_def` for `training` and the errors.
     """
     graph_def = plain_graph_def(function.graph.as_graph_def(add_shapes=True), training)
+    # TensorFlow has the functions that `function` calls, by their names, in another form.
+    functions = [one.signature.name for one in graph_def.library.function]
+    rename_functions(graph_def, {name: "%s_%d" % (name, ops.uid()) for name in functions})
     names = [[tensor.name for tensor in tensors] for tensors in (function.inputs, function.outputs)]
     plain = function_from_graph_def(graph_def, *names)
     captured = list(function.captured_inputs)
+    # The dtypes of variables, without which branches and loops have no gradient for these.
+    for tensor, placeholder in zip(captured, plain.inputs[-len(captured) :]):
+        copy_handle_data(tensor, placeholder)
     arguments, named = function.structured_input_signature
 
     def call(*arguments, **named):

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
-import cudnn_rnn.keras  # noqa: F401, registers what a converted file may need
+import cudnn_rnn.keras
 from helpers.keras_files import extract_archive, extract_old_model
-from helpers.keras_layers import IS_KERAS_3, keras
+from helpers.keras_layers import IS_KERAS_3, keras, needs_keras_3
 from helpers.processes import output_of, status_and_text
 
 SUFFIXES = [".h5"] + [".keras"] * (IS_KERAS_3 or hasattr(keras, "saving"))
@@ -61,6 +61,39 @@ def test_hard_sigmoid_of_keras_2(tmp_path):
     assert status == 0 and ("must import cudnn_rnn.keras" in text) == IS_KERAS_3, text
     found = keras.models.load_model(target).predict(inputs[0], batch_size=3, verbose=0)
     np.testing.assert_allclose(found, expected[0], atol=2e-6)
+
+
+def test_a_stack_needs_this_package(tmp_path):
+    model = keras.Sequential(
+        [keras.layers.InputLayer((None, 3)), cudnn_rnn.keras.RNNStack("gru", 2, 4)]
+    )
+    path = str(tmp_path / ("stack" + SUFFIXES[-1]))
+    model.save(path)
+    status, text = convert(path, str(tmp_path / ("new" + SUFFIXES[-1])))
+    assert status == 0, text
+    assert "has layers of the class RNNStack, which this Keras does not have" in text
+
+
+@needs_keras_3
+def test_masks_in_hdf5_need_this_package(tmp_path):
+    inputs = keras.Input((None, 3))
+    masked = keras.layers.Masking()(inputs)
+    keras.Model(inputs, keras.layers.LSTM(4)(masked)).save(str(tmp_path / "model.keras"))
+    for suffix in SUFFIXES:
+        status, text = convert(str(tmp_path / "model.keras"), str(tmp_path / ("new" + suffix)))
+        told = "which Keras 3 cannot load from HDF5: write a .keras file" in text
+        assert (status, told) == (0, suffix == ".h5"), text
+    with pytest.raises(ValueError, match="Unknown layer"):
+        keras.models.load_model(str(tmp_path / "new.h5"))
+    array = np.random.RandomState(0).standard_normal([2, 4, 3]).astype("float32")
+    found = [
+        load(str(tmp_path / name))(array)
+        for load, name in [
+            (cudnn_rnn.keras.load_model, "new.h5"),
+            (keras.models.load_model, "new.keras"),
+        ]
+    ]
+    np.testing.assert_allclose(*found, atol=1e-6)
 
 
 def test_a_scope_picks_an_rnn(tmp_path):

@@ -14,6 +14,7 @@ from helpers.keras_layers import (
     UNITS,
     WIDTH,
     assert_like_keras,
+    build,
     keras,
     make,
     make_inputs,
@@ -369,6 +370,14 @@ def test_a_stack_in_a_model(tmp_path):
     np.testing.assert_array_equal(loaded.predict(make_inputs(), verbose=0), expected)
     with pytest.raises(ValueError, match="cell must be one of .*'LSTM'"):
         ours.RNNStack("LSTM", 1, 2)
+
+
+@needs_keras_2
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_weights_that_the_package_for_pruning_asks_for(kind):
+    layer = build(make(ours, kind, UNITS))
+    names = [weight.name.split("/")[-1] for weight in layer.get_prunable_weights()]
+    assert names == ["kernel:0", "recurrent_kernel:0"]
 
 
 @pytest.mark.parametrize("return_state", [False, True])

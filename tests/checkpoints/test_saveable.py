@@ -21,7 +21,7 @@ from helpers.rnn_models import (
     saveable_a,
     saveable_b,
 )
-from helpers.versions import needs_tensorflow_2
+from helpers.versions import needs_projection, needs_tensorflow_2
 
 INPUT_MODES = ("linear_input", "skip_input", "auto_select")
 DTYPES = (tf.float16, tf.float32, tf.float64)
@@ -133,6 +133,23 @@ def test_raw_keys_with_a_scope(rnn_mode, direction):
     assert found == ["model/rnn/CudnnRNNParamsToCanonical:%d" % i for i in range(len(found))]
     num_directions = DIRECTIONS.index(direction) + 1
     assert len(found) == 2 * num_directions * type(model)._NUM_PARAMS_PER_LAYER
+
+
+@needs_projection
+def test_a_projection_has_raw_keys(session, tmp_path):
+    """The cells of 1.3, as which other unidirectional LSTMs are written, have none."""
+    model = CudnnLSTM(2, 4, 3, num_proj=2)
+    params = make_params(model)
+    saveable = saveable_b(model, params, "model/rnn")
+    names = ["model/rnn/CudnnRNNParamsToCanonicalV2:%d" % i for i in range(len(keys(saveable)))]
+    assert keys(saveable) == names and len(names) == 2 * (8 + 8 + 1)
+    saver = tf.train.Saver([saveable])
+    initialize(session)
+    expected = session.run(params)
+    path = saver.save(session, str(tmp_path / "model.ckpt"))
+    session.run(params.assign(0.0 * params))
+    saver.restore(session, path)
+    np.testing.assert_array_equal(session.run(params), expected)
 
 
 def test_raw_keys_are_the_names_of_the_tensors():

@@ -43,7 +43,10 @@ def bidirectional():
     first = layers.Bidirectional(gru(3, name="inner"), name="pair")(inputs)
     second = layers.Bidirectional(gru(3))(first)
     other = layers.Bidirectional(layers.LSTM(2, **named()), merge_mode="concat", name="one")(inputs)
-    return keras.Model(inputs, [second, other])
+    forward = layers.LSTM(2, **named(name="with_bias"))
+    backward = layers.LSTM(2, **named(name="without", use_bias=False, go_backwards=True))
+    half = layers.Bidirectional(forward, backward_layer=backward, name="half")(inputs)
+    return keras.Model(inputs, [second, other, half])
 
 
 def nested():
@@ -124,4 +127,4 @@ def test_the_files_have_more_than_one_rnn():
         keras.backend.clear_session()
         rnns = keras_format.from_model(make()).rnns
         counts.append([rnn.num_layers for rnn in rnns])
-    assert counts == [[2, 1], [2, 1], [1, 1, 2], [1, 1], [2, 2]]
+    assert counts == [[2, 1], [2, 1, 1], [1, 1, 2], [1, 1], [2, 2]]
