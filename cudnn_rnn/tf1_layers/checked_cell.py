@@ -37,7 +37,11 @@ class CheckedCell(RNNCell):
         return self._num_units
 
     def __call__(
-        self, inputs: TensorLike, state: Nested, scope: Optional[ScopeLike] = None
+        self,
+        inputs: TensorLike,
+        state: Nested,
+        scope: Optional[ScopeLike] = None,
+        training: Any = None,
     ) -> Tuple[tf.Tensor, Nested]:
         """Runs one step; the first call creates the variables, with the dtype of `inputs`.
 
@@ -45,6 +49,8 @@ class CheckedCell(RNNCell):
           inputs: tensor `[batch, input_size]`; `input_size` must be known statically.
           state: the previous state, with the structure of `zero_state(batch_size, dtype)`.
           scope: variable scope, or its name, for the variables; by default the cell's own name.
+          training: ignored, since a step is the same in both. Decoders of tensorflow-addons pass it
+            to every cell.
 
         Returns:
           `(output, new_state)`; `output` is `[batch, num_units]`.
@@ -53,6 +59,7 @@ class CheckedCell(RNNCell):
           TypeError: an argument cannot be converted to a tensor.
           ValueError: `inputs` and `state` have incompatible shapes or dtypes.
         """
+        del training
         refuse("inputs", inputs)
         if isinstance(inputs, (list, tuple)):
             inputs = tf.convert_to_tensor(inputs)

@@ -75,6 +75,14 @@ def test_lists_as_inputs(session, cell_class):
     np.testing.assert_array_equal(one, other)
 
 
+def test_a_step_is_the_same_in_training(session, cell_class):
+    cell, inputs = cell_class(NUM_UNITS), tf.ones([BATCH, INPUT_SIZE])
+    state = cell.zero_state(BATCH, tf.float32)
+    outputs = [cell(inputs, state)[0], cell(inputs, state, training=True)[0]]
+    initialize(session)
+    np.testing.assert_array_equal(*session.run(outputs))
+
+
 @pytest.mark.parametrize("name, expected", [("ones", 1.0), ("zeros", 0.0), ("orthogonal", None)])
 def test_initializers_by_name(session, name, expected):
     cell = CudnnCompatibleGRUCell(NUM_UNITS, kernel_initializer=name)
