@@ -2,7 +2,7 @@
 
 from typing import Any, Dict
 
-from cudnn_rnn.plain._unused import nodes_of
+from cudnn_rnn.plain._unused import nodes_of, references_in
 
 
 def rename_functions(graph_def: Any, names: Dict[str, str]) -> None:
@@ -14,20 +14,13 @@ def rename_functions(graph_def: Any, names: Dict[str, str]) -> None:
     library = graph_def.library
     for function in library.function:
         function.signature.name = names[function.signature.name]
-        _rename_in(function.attr, names)
     for node in nodes_of(graph_def):
         node.op = names.get(node.op, node.op)
-        _rename_in(node.attr, names)
+    for one in (*library.function, *nodes_of(graph_def)):
+        for reference in references_in(one.attr):
+            reference.name = names.get(reference.name, reference.name)
     for pair in library.gradient:
         pair.function_name = names.get(pair.function_name, pair.function_name)
         pair.gradient_func = names.get(pair.gradient_func, pair.gradient_func)
     for pair in getattr(library, "registered_gradients", ()):  # not in TensorFlow 1
         pair.gradient_func = names.get(pair.gradient_func, pair.gradient_func)
-
-
-def _rename_in(attributes, names):
-    """Renames the functions that the attributes of a node or function refer to."""
-    for value in attributes.values():
-        for function in [value.func] if value.HasField("func") else value.list.func:
-            function.name = names.get(function.name, function.name)
-            _rename_in(function.attr, names)

@@ -74,12 +74,17 @@ def nodes_of(graph_def: Any) -> Iterator[Any]:
         yield from nodes
 
 
-def functions_in(attributes: Any) -> Iterator[str]:
-    """Yields the names of the functions that the attributes of a node or function refer to."""
+def references_in(attributes: Any) -> Iterator[Any]:
+    """Yields the references to functions, `NameAttrList`, in a node's or function's attributes."""
     for value in attributes.values():
         for function in [value.func] if value.HasField("func") else value.list.func:
-            yield function.name
-            yield from functions_in(function.attr)
+            yield function
+            yield from references_in(function.attr)
+
+
+def functions_in(attributes: Any) -> Iterator[str]:
+    """Yields the names of the functions that the attributes of a node or function refer to."""
+    return (reference.name for reference in references_in(attributes))
 
 
 def _has_rnn(function):
