@@ -37,7 +37,7 @@ def convert(*arguments):
     return status_and_text("-m", "cudnn_rnn", "convert", *arguments, "--to", "keras")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("extract, name", FILES, ids=[name for _, name in FILES])
 def test_whole_models(tmp_path, extract, name):
     path, inputs, expected = extract(name, tmp_path)

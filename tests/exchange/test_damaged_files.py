@@ -17,7 +17,7 @@ if not IS_TENSORFLOW_1:
     FORMATS += ["onnx", "pt", "safetensors", "keras"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(len(FORMATS))
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name):
     num_files = 25 if name == "h5" else 100  # each HDF5 file is read in a process of its own
