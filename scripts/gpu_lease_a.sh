@@ -54,17 +54,17 @@ measure_core() {
     return "$failed"
 }
 
-# First what takes least time: where more threads stop to help, then what precisions gain.
+# Measures how far more threads help, the fastest calls first, and then what each precision gains.
 measure_cpu() {
     set -o pipefail
-    local threads precision failed=0
+    local threads precision failed=0 shapes=(lstm-{1x512-b1-t50,2x650-b20-t35,4x512-b64-t50})
     test_precisions || failed=1
     for threads in 16 8 4 2 1; do
-        measure_core "$threads" highest lstm-{1x512-b1-t50,2x650-b20-t35,4x512-b64-t50} || failed=1
+        measure_core "$threads" highest "${shapes[@]}" || failed=1
     done
     for threads in 16 2; do
         for precision in medium high; do
-            measure_core "$threads" "$precision" lstm-{1x512-b1-t50,2x650-b20-t35,4x512-b64-t50} || failed=1
+            measure_core "$threads" "$precision" "${shapes[@]}" || failed=1
         done
         for precision in highest medium high; do
             measure_core "$threads" "$precision" lstm-2x1500-b20-t35 || failed=1

@@ -38,7 +38,7 @@ run_core_tests() { # PYTEST-ARGUMENT...
 run_tensorflow_tests() { # PYTEST-ARGUMENT...
     local python="${TENSORFLOW_PYTHON:-}"
     if [ -z "$python" ]; then
-        # The extra brings the libraries of CUDA. Another environment than that of `make test`.
+        # The extra brings the libraries of CUDA; `make test` replaces this environment by its own.
         TENSORFLOW="${TENSORFLOW/#tensorflow==/tensorflow[and-cuda]==}"
         make_tensorflow_environment
         python=.venv/test-tf2.21/bin/python

@@ -37,7 +37,7 @@ class _Arrays:
         return array is not None and array.dtype.kind in "fV"  # V: bfloat16
 
     def _split(self, keys, name, numbers):
-        """Returns the keys of each cell of an RNN layer; `numbers` of arrays of each cell."""
+        """Returns the keys of each cell of an RNN layer; `numbers` counts the arrays of each."""
         missing = [key for key in keys if self._arrays.get(key) is None]
         if len(keys) != sum(numbers) or missing:
             raise ExchangeError(

@@ -54,13 +54,13 @@ def plain_function(function: Any, training: bool = False) -> Any:
     `plain_graph_def` for `training` and the errors.
     """
     graph_def = plain_graph_def(function.graph.as_graph_def(add_shapes=True), training)
-    # TensorFlow has the functions that `function` calls, by their names, in another form.
+    # TensorFlow already has functions of these names, which differ: those that `function` calls.
     functions = [one.signature.name for one in graph_def.library.function]
     rename_functions(graph_def, {name: "%s_%d" % (name, ops.uid()) for name in functions})
     names = [[tensor.name for tensor in tensors] for tensors in (function.inputs, function.outputs)]
     plain = function_from_graph_def(graph_def, *names)
     captured = list(function.captured_inputs)
-    # The dtypes of variables, without which branches and loops have no gradient for these.
+    # Without the dtypes of the variables, branches and loops have no gradient for the variables.
     for tensor, placeholder in zip(captured, plain.inputs[-len(captured) :]):
         copy_handle_data(tensor, placeholder)
     arguments, named = function.structured_input_signature

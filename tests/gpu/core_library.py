@@ -25,6 +25,8 @@ INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 
 # Buffers and their surroundings are filled with this byte, which makes a NaN of every float type.
 _POISON = 0xFF
 _GUARD_BYTES = 256
+# What cuDNN requires of parameters, workspaces and reserve spaces, in bytes.
+_ALIGNMENT = 256
 
 
 def _fields(ctype, names):
@@ -225,8 +227,8 @@ def default_path():
 class GuardedBuffer:
     """A tensor in memory that is filled with one byte, with guard bytes around the tensor.
 
-    `tensor` starts `offset` bytes after a multiple of 256 bytes, all that cuDNN requires. `pointer`
-    is None for an empty buffer.
+    `tensor` starts `offset` bytes after an address that is aligned as cuDNN requires. `pointer` is
+    None for an empty buffer.
     """
 
     offset = 0
@@ -237,12 +239,13 @@ class GuardedBuffer:
             count *= size
         self._bytes = count * torch.empty([], dtype=dtype).element_size()
         self._memory = torch.full(
-            [_GUARD_BYTES + self._bytes + _GUARD_BYTES + 2 * _GUARD_BYTES],
+            [_GUARD_BYTES + _ALIGNMENT + self.offset + self._bytes + _GUARD_BYTES],
             _POISON,
             dtype=torch.uint8,
             device=device,
         )
-        self._start = _GUARD_BYTES + -self._memory.data_ptr() % _GUARD_BYTES + self.offset
+        self._start = _GUARD_BYTES + self.offset
+        self._start += -(self._memory.data_ptr() + _GUARD_BYTES) % _ALIGNMENT
         inside = self._memory[self._start : self._start + self._bytes]
         self.tensor = inside.view(dtype).view(shape) if count else inside.view(dtype).reshape(shape)
 

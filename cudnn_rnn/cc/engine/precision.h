@@ -13,7 +13,7 @@ struct PrecisionChoice {
   // For the user, after "medium, ". Lasts as long as the process: every call of an op makes a
   // choice, so none allocates.
   const char* reason = "";
-  // Whether it is for products on a CPU alone.
+  // Whether the choice is for products on a CPU alone.
   bool is_for_cpu = false;
 };
 

@@ -63,7 +63,8 @@ ForwardKernel::ForwardKernel(OpKernelConstruction* context, OpVersion version,
   OP_REQUIRES_OK(context, ToTf(ReadEnvironmentSwitch("TF_CUDNN_RESET_RND_GEN_STATE",
                                                      &repeats_dropout_pattern_)));
   OP_REQUIRES_OK(context, ToTf(create_device(&device_)));
-  // Call 0 restarts a GPU's generator. Of two first calls at once, it may be the second.
+  // Call 0 restarts a GPU's generator, and would repeat the pattern of a concurrent first call that
+  // has overtaken call 0.
   if (device_->is_gpu()) num_calls_ = 1;
   bool keeps_weights;
   OP_REQUIRES_OK(context, ReadKeepsWeights(context, &keeps_weights));
