@@ -22,7 +22,7 @@ log="$results/log.txt"
 mkdir -p "$results"
 touch "$log" "$results/status.txt"
 status=0
-seen="" # the parts that came up
+seen="" # names of the parts that the lease has reached
 factor="${TIME_FACTOR:-1}" # a rehearsal may be slower
 
 # within SECONDS NAME COMMAND...: runs the command with output to the log, interrupts it after SECONDS

@@ -90,7 +90,7 @@ def test_functions_that_call_others(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_signature_of_a_loaded_model(tmp_path, kind):
-    """Of a Keras layer with a mask, which brings a branch."""
+    """The mask of a Keras layer brings a branch into the function."""
     inputs = keras.Input((4, WIDTH))
     layer = getattr(cudnn_rnn.keras, kind)(WIDTH, return_sequences=True)
     model = keras.Model(inputs, layer(keras.layers.Masking()(inputs)))

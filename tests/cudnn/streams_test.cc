@@ -211,7 +211,7 @@ TEST(ADropoutStateIsFreedAfterItsLastUse) {
     {
       GpuModel model(gpu.runtime());
       model.options.algorithm = Algorithm::kStandard;
-      // Both live until the end, because the mock knows memory by its address.
+      // Both callers live until the end, because the mock identifies memory by its address.
       Caller here(&model, DroppingProblem(), kStream), there(&model, DroppingProblem(), last);
       EXPECT(here.Forward(0).ok());
       if (last != kStream) EXPECT(there.Forward(1).ok());
