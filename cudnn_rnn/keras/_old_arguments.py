@@ -72,7 +72,7 @@ def as_taken(dtype: Any) -> Any:
 def _form_of_policies() -> Callable[[str], Any]:
     """Returns the function that makes of a policy's name what layers of this Keras take.
 
-    Layers take the names of policies that are no dtypes since TensorFlow 2.4. Before that, they
+    Layers take the names of policies that are no dtypes since TensorFlow 2.5. Before that, they
     take the configuration of a policy; in TensorFlow 1 and 2.0, only the object.
     """
     for form in (str, _config_of_policy, _policy):

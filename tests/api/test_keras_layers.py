@@ -21,6 +21,7 @@ from helpers.keras_layers import (
     needs_keras_2,
     needs_keras_3,
     pair,
+    policy,
     random_mask,
 )
 from helpers.processes import output_of
@@ -211,20 +212,14 @@ def test_hdf5_and_time_distributed(tmp_path, suffix):
     np.testing.assert_allclose(loaded.predict(rows, verbose=0), expected, atol=1e-6)
 
 
-# Keras 2 takes names of policies since TensorFlow 2.4.
-POLICIES = ["mixed_" + dtype.name for dtype in DTYPES if dtype.size == 2]
-
-
-@pytest.mark.skipif(
-    not hasattr(keras, "mixed_precision") or not hasattr(keras.mixed_precision, "Policy"),
-    reason="requires TensorFlow 2.4",
-)
-@pytest.mark.parametrize("policy", POLICIES)
+@needs_tensorflow_2
+@pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES if dtype.size == 2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_mixed_precision(kind, policy):
-    layer = getattr(ours, kind)(UNITS, dtype=policy, return_sequences=True)
+def test_mixed_precision(kind, dtype):
+    mixed = policy("mixed_" + dtype)
+    layer = getattr(ours, kind)(UNITS, dtype=mixed, return_sequences=True)
     outputs = layer(tf.constant(make_inputs()))
-    assert outputs.dtype == policy[len("mixed_") :]
+    assert outputs.dtype == dtype
     assert {tf.as_dtype(weight.dtype) for weight in layer.weights} == {tf.float32}
     expected = getattr(ours, kind)(UNITS, return_sequences=True)
     expected.build((BATCH, STEPS, WIDTH))

@@ -7,18 +7,12 @@ import pytest
 import tensorflow as tf
 
 import cudnn_rnn.keras as ours
-from helpers.keras_layers import IS_KERAS_3, KINDS, keras, make, make_inputs, needs_keras_3
+from helpers.keras_layers import IS_KERAS_3, KINDS, keras, make, make_inputs, needs_keras_3, policy
 from helpers.versions import needs_tensorflow_2
 
 # Keras of TensorFlow 1 loses policies in files.
 pytestmark = [pytest.mark.usefixtures("eager"), needs_tensorflow_2]
 layers = keras.layers
-
-
-def policy(name="mixed_float16"):
-    """Returns a policy, which only TensorFlow 2.4 and newer take by its name."""
-    module = keras.mixed_precision
-    return (getattr(module, "Policy", None) or module.experimental.Policy)(name)
 
 
 def is_mixed(layer):

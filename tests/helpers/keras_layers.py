@@ -28,6 +28,12 @@ def make_inputs(seed=0, shape=(BATCH, STEPS, WIDTH)):
     return np.random.RandomState(seed).standard_normal(shape).astype(np.float32)
 
 
+def policy(name="mixed_float16"):
+    """Returns a policy of mixed precision, which old Keras does not take by its name."""
+    module = keras.mixed_precision
+    return (getattr(module, "Policy", None) or module.experimental.Policy)(name)
+
+
 def random_mask(random, kind, batch, steps):
     if kind == "right-padded":
         return np.arange(steps) < random.randint(0, steps + 1, (batch, 1))
