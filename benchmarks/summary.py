@@ -73,11 +73,6 @@ def show_passes(values):
     return text + " [%.2f to %.2f]" % (min(values), max(values)) if len(values) > 1 else text
 
 
-def has_errors(results):
-    """Returns whether a peer failed, or computed different results."""
-    return any(found.get("is_error") for one in results for found in one["peers"].values())
-
-
 def _milliseconds(cell):
     """Returns the median in milliseconds with the spread in brackets."""
     return "%.3g (%.0f%%)" % (cell.seconds * 1000, 100 * cell.spread) if cell else "-"

@@ -2,6 +2,7 @@
 
 import functools
 from collections import namedtuple
+from fnmatch import fnmatch
 
 import numpy as np
 from peers import CPU_PEERS
@@ -64,6 +65,19 @@ def peer_columns(rows, text_of, heading="%s"):
         for name, peer in CPU_PEERS.items()
     }
     return [pair for pair in columns.items() if any(pair[1](row) != "-" for row in rows)]
+
+
+def has_errors(results, peers=("*",)):
+    """Returns whether a peer failed, or computed different results.
+
+    `peers`: patterns of the names of those that count.
+    """
+    return any(
+        found.get("is_error")
+        for result in results
+        for name, found in result["peers"].items()
+        if any(fnmatch(name, pattern) for pattern in peers)
+    )
 
 
 def could_not_run(results):

@@ -25,14 +25,19 @@ status=0
 seen="" # names of the parts that the lease has reached
 factor="${TIME_FACTOR:-1}" # a rehearsal may be slower
 
+# is_chosen NAME: whether $PARTS lets this part run. Remembers that the lease has reached it.
+is_chosen() {
+    seen+=" $1 "
+    case " ${PARTS:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
 # within SECONDS NAME COMMAND...: runs the command with output to the log, interrupts it after SECONDS
 # so that pytest writes its summary, and kills it if it goes on. Shows the end of the output, and
 # writes the exit status and the seconds to status.txt.
 within() {
     local limit="$(($1 * factor))" name="$2" code=0 before began="$SECONDS"
     shift 2
-    seen+=" $name "
-    case " ${PARTS:-$name} " in *" $name "*) ;; *) return 0 ;; esac
+    is_chosen "$name" || return 0
     printf '\n== %s\n' "$name" | tee -a "$log"
     before="$(wc -c < "$log")"
     timeout -s INT -k "$((5 * factor))" "$limit" "$@" >> "$log" 2>&1 || code=$?
@@ -43,11 +48,11 @@ within() {
     return "$code"
 }
 
-# leave_out REASON NAME...: records parts that are not run.
+# leave_out REASON NAME...: records that chosen parts are not run.
 leave_out() {
     local name
     for name in "${@:2}"; do
-        seen+=" $name "
+        is_chosen "$name" || continue
         printf '\n== %s\nNOT RUN: %s\n' "$name" "$1" | tee -a "$log"
         echo "$name not_run 0" >> "$results/status.txt"
     done

@@ -31,7 +31,7 @@ from problem import TOLERANCES, Mismatch, compare, result_names
 from processes import worker_environment
 from roofline import floor_of
 from summary import describe, make_rows, mean_ratios
-from tables import make_cell
+from tables import has_errors, make_cell
 
 pytestmark = pytest.mark.once
 
@@ -319,13 +319,14 @@ def test_missed_goals_are_named():
 
 def test_a_peer_of_ours_that_fails_is_an_error():
     result = make_gpu_result()
-    assert not gpu_summary.has_errors([result])
+    assert not has_errors([result], gpu_summary.OURS)
     for name, is_error in [("torch.nn", False), ("core auto", True), ("ours in TF", True)]:
         failure = {name: {"reason": "why", "is_error": True}}
         failed = dict(result, peers=dict(result["peers"], **failure))
-        assert gpu_summary.has_errors([result, failed]) == is_error
+        assert has_errors([result, failed], gpu_summary.OURS) == is_error
+        assert has_errors([result, failed])
     refused = dict(result, peers={"core auto": {"reason": "not supported", "is_error": False}})
-    assert not gpu_summary.has_errors([refused])
+    assert not has_errors([refused], gpu_summary.OURS)
 
 
 def test_kernels_that_only_one_of_two_runs_are_listed():
