@@ -54,7 +54,7 @@ def pytest_configure(config):
     config.option.loadscopereorder = False
     config.addinivalue_line(
         "markers",
-        "sampled(n): runs one of n cases, or one of n such tests without cases in a file; all with "
+        "sampled(n): runs one of n cases; of all such tests without cases, one of n; all with "
         "--all; see helpers/samples.py",
     )
     config.addinivalue_line(
@@ -117,11 +117,11 @@ def _keep_samples(config, items):
     for item in items:
         marker = item.get_closest_marker("sampled")
         if marker is not None:
-            test = item.originalname if hasattr(item, "callspec") else None
-            groups[item.fspath, test, marker.args[0]].append(item)
+            test = (item.fspath, item.originalname) if hasattr(item, "callspec") else None
+            groups[test, marker.args[0]].append(item)
     left_out = set()
-    for (_, _, n), cases in groups.items():
-        left_out.update(set(cases) - set(sample_of(cases, n, turn, name=lambda item: item.name)))
+    for (_, n), cases in groups.items():
+        left_out.update(set(cases) - set(sample_of(cases, n, turn, name=lambda item: item.nodeid)))
     _deselect(config, items, left_out)
 
 

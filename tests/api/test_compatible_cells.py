@@ -88,6 +88,7 @@ def test_dynamic_rnn(session, cell_class, lengths, time_major, control_flow):
     assert_close(last.h if cell_class is CudnnCompatibleLSTMCell else last, expected_last)
 
 
+@pytest.mark.sampled(2)
 def test_multi_rnn_cell(session, cell_class, control_flow):
     inputs = random_inputs("float64")
     cell = MultiRNNCell([cell_class(NUM_UNITS) for _ in range(2)])
@@ -127,6 +128,7 @@ def test_bidirectional_dynamic_rnn(session, cell_class, control_flow):
         assert not backward[b, length:].any()
 
 
+@pytest.mark.sampled(2)
 def test_gradients_are_numeric_gradients(session, cell_class, control_flow):
     inputs = random_inputs("float64")
     cell = cell_class(NUM_UNITS)

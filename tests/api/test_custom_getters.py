@@ -101,7 +101,7 @@ def check_saver(session, layer, variable, tmp_path):
     return saved
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("direction", ["unidirectional", "bidirectional"])
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
@@ -146,7 +146,7 @@ def test_the_published_getter_keeps_half(session, tmp_path, use_resource):
     assert set(keys(layer.saveable)) < set(read_checkpoint(path))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("name", sorted(SAME_VALUES))
 def test_values_of_one_variable(session, tmp_path, name, use_resource):
@@ -305,6 +305,7 @@ def test_object_based_checkpoints_of_half(session, tmp_path):
     np.testing.assert_array_equal(session.run(layer.saveable.specs[0].tensor), matrices)
 
 
+@pytest.mark.sampled(4)
 def test_slots_of_cells_for_half(session, tmp_path):
     layer, outputs = make_layer(stored_in_float32, "lstm", tf.float16)
     optimizer = tf.train.AdamOptimizer()

@@ -133,6 +133,7 @@ def keras_losses(example_modules):
     return losses
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_2
 @pytest.mark.parametrize("loop", ["custom", "fit"])
 def test_losses_on_two_devices_are_those_of_one(keras_losses, loop):
@@ -186,6 +187,7 @@ def graph_losses(example_modules):
         ]
 
 
+@pytest.mark.sampled(4)
 @only_before_a_release_in_tensorflow_2
 def test_parameter_servers_after_failures_of_every_kind_of_process(graph_losses, start, tmp_path):
     program = os.path.join(EXAMPLES, "parameter_server_training.py")
@@ -224,6 +226,7 @@ def test_parameter_servers_after_failures_of_every_kind_of_process(graph_losses,
     assert sorted(shards) == ["model.ckpt-10.data-0000%d-of-00002" % index for index in range(2)]
 
 
+@pytest.mark.sampled(4)
 @only_before_a_release_in_tensorflow_2
 def test_the_commands_of_the_page_train_and_end(tmp_path):
     """Those with a parameter server, on other ports and for three steps."""

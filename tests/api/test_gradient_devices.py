@@ -81,6 +81,7 @@ for device in ("/cpu:2", "/cpu:1"):
 OPTIONS = [(), ("lengths",), ("lengths", "labels")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
 def test_the_device_of_an_eager_call(options):
     program = EAGER % (IS_TENSORFLOW_1, LAYERS, UNITS, WIDTH, STEPS, BATCH)

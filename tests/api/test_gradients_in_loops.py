@@ -34,6 +34,7 @@ class Repeated:
         return outputs
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,6 +44,7 @@ def test_masked_layers_of_keras(kind, times, training):
     assert_like_keras([Repeated(layer, times, **named) for layer in layers], make_inputs(0, SHAPE))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_masked_stack(training):
     """The gradient is that of the same calls without a loop."""
@@ -64,6 +66,7 @@ def test_a_masked_stack(training):
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["CudnnLSTM", "CudnnGRU", "CudnnRNNTanh"])
 def test_second_order(name):
     """Descends along the gradient in a loop; the gradient of that equals a difference."""

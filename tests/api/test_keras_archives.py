@@ -54,7 +54,7 @@ def test_archives_of_both_generations_are_there():
     assert len(NAMES) == 20 and set(NESTED) <= set(NAMES)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_those_of_the_original(tmp_path, name):
     """Nothing is left out: the models were compiled with Adam."""
@@ -70,6 +70,7 @@ def test_outputs_are_those_of_the_original(tmp_path, name):
     assert all(type(layer).__module__.startswith("cudnn_rnn.") for layer in recurrent)
 
 
+@pytest.mark.sampled(4)
 def test_an_archive_of_tensorflow_2_13(tmp_path):
     """Its groups have other names; the same model is in HDF5 beside it."""
     with zipfile.ZipFile(os.path.join(GOLDEN, "keras_exchange", "archive_tf2.13.1.zip")) as archive:
@@ -121,6 +122,7 @@ def test_missing_arrays(tmp_path):
         ours.load_model(path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "members, text",
     [
@@ -176,7 +178,7 @@ def test_weights_of_all_releases_are_there():
     assert len(names_of_weights()) == 18
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", names_of_weights())
 def test_weights_alone(tmp_path, name):
     """Both forms are under one name; the layers of the model have names of their own."""
@@ -189,7 +191,7 @@ def test_weights_alone(tmp_path, name):
         np.testing.assert_allclose(one, other, atol=TOLERANCE)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", names_of_old_models())
 def test_weights_of_the_file_of_a_whole_model(tmp_path, name):
     path, _, _ = extract_old_model(name, tmp_path)

@@ -37,7 +37,7 @@ def convert(*arguments):
     return status_and_text("-m", "cudnn_rnn", "convert", *arguments, "--to", "keras")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("extract, name", FILES, ids=[name for _, name in FILES])
 def test_whole_models(tmp_path, extract, name):
     path, inputs, expected = extract(name, tmp_path)
@@ -53,6 +53,7 @@ def test_whole_models(tmp_path, extract, name):
                 np.testing.assert_allclose(one, other, atol=2e-6)
 
 
+@pytest.mark.sampled(4)
 def test_hard_sigmoid_of_keras_2(tmp_path):
     """Keras 3 has another function of that name; a note says that this package is needed."""
     path, inputs, expected = extract_old_model("keras2.2.4/plaingru", tmp_path)
@@ -63,6 +64,7 @@ def test_hard_sigmoid_of_keras_2(tmp_path):
     np.testing.assert_allclose(found, expected[0], atol=2e-6)
 
 
+@pytest.mark.sampled(4)
 def test_a_stack_needs_this_package(tmp_path):
     model = keras.Sequential(
         [keras.layers.InputLayer((None, 3)), cudnn_rnn.keras.RNNStack("gru", 2, 4)]
@@ -74,6 +76,7 @@ def test_a_stack_needs_this_package(tmp_path):
     assert "has layers of the class RNNStack, which this Keras does not have" in text
 
 
+@pytest.mark.sampled(4)
 @needs_keras_3
 def test_masks_in_hdf5_need_this_package(tmp_path):
     inputs = keras.Input((None, 3))
@@ -96,12 +99,14 @@ def test_masks_in_hdf5_need_this_package(tmp_path):
     np.testing.assert_allclose(*found, atol=1e-6)
 
 
+@pytest.mark.sampled(4)
 def test_a_scope_picks_an_rnn(tmp_path):
     path, _, _ = extract_old_model("tf1.15.5/s2s", tmp_path)
     status, text = convert(path, str(tmp_path / "new.h5"), "--scope", "enc")
     assert status == 0 and "the whole model" not in text, text
 
 
+@pytest.mark.sampled(4)
 def test_what_is_refused(tmp_path):
     path, _, _ = extract_old_model("keras2.2.4/lstm", tmp_path)
     target = str(tmp_path / "folder" / "new.txt")

@@ -65,7 +65,7 @@ def test_each_function_is_in_a_file(tmp_path):
     assert found == set(_functions.NAMES)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("file", FILES, ids="-".join)
 def test_outputs_are_those_of_the_original(tmp_path, file):
     path, inputs, expected = extract(file, tmp_path)
@@ -77,6 +77,7 @@ def test_outputs_are_those_of_the_original(tmp_path, file):
     assert_predicts(ours.load_model(path), inputs, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(
     not KERAS_LOADS_NAMED_TENSORS, reason="requires Keras of TensorFlow 1.15 or newer"
 )
@@ -91,6 +92,7 @@ def test_dropout_of_a_model_with_masks_acts_in_training(tmp_path, file):
     assert losses[0] != losses[1]
 
 
+@pytest.mark.sampled(4)
 @needs_keras_3
 @pytest.mark.parametrize("file", [SLICES, *TIME_MAJOR], ids="-".join)
 def test_loaded_models_are_saved_and_loaded_again(tmp_path, file):
@@ -102,6 +104,7 @@ def test_loaded_models_are_saved_and_loaded_again(tmp_path, file):
             assert_predicts(load(saved), inputs, expected)
 
 
+@pytest.mark.sampled(2)
 @needs_keras_3
 @pytest.mark.parametrize("file", [SLICES, TIME_MAJOR[0]], ids="-".join)
 def test_convert_says_that_a_program_must_import_this_package(tmp_path, file):
@@ -111,6 +114,7 @@ def test_convert_says_that_a_program_must_import_this_package(tmp_path, file):
     assert_predicts(keras.models.load_model(str(tmp_path / "converted.keras")), inputs, expected)
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_2
 @pytest.mark.parametrize("function", ["io.write_file", "py_function", "numpy_function", None])
 def test_other_functions_are_not_called(tmp_path, function):
@@ -167,6 +171,7 @@ def test_damaged_calls(tmp_path):
         ours.load_model(path)
 
 
+@pytest.mark.sampled(2)
 @needs_keras_3
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("mask", [False, True])

@@ -65,7 +65,7 @@ def why_refused(file):
     return "'(gru|lstm|bidirectional)(_1)?' is called with initial_state"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("file", FILES, ids="/".join)
 def test_loaded_models_compute_what_they_did(tmp_path, file):
     path, inputs, expected = extract(file, tmp_path)
@@ -90,6 +90,7 @@ def test_loaded_models_compute_what_they_did(tmp_path, file):
     assert_predicts(again, inputs, expected)
 
 
+@pytest.mark.sampled(4)
 @needs_keras_3
 @pytest.mark.parametrize(
     "name, parts",
@@ -109,6 +110,7 @@ def test_converted_models(tmp_path, name, parts):
     assert_predicts(keras.models.load_model(target, compile=False), inputs, expected)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("is_functional", [False, True])
@@ -157,6 +159,7 @@ def entry(class_name, name=None, inputs=(), **config):
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "layer, expected",
     [
@@ -178,6 +181,7 @@ def test_layers_that_may_make_masks(layer, expected):
     assert _implicit_masks.makes_masks(layer) == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "layers, expected",
     [

@@ -103,6 +103,7 @@ def model_of(name, kinds):
     return keras.Sequential([first, both, kinds["GRU"](4), dense])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kinds", [CUDNN, vars(ours)], ids=["layers of cuDNN", "today's"])
 @pytest.mark.parametrize("release", ["keras2.2.4", "tf1.15.5", "tf2.15.1"])
 @pytest.mark.parametrize("name", ["lstm", "bigru"])

@@ -82,7 +82,7 @@ def test_all_releases_are_there():
     assert len(names_of_old_models()) == 52
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", names_of_old_models())
 def test_outputs_are_those_of_the_original(tmp_path, name):
     """The recurrent layers are this package's, all others Keras's."""
@@ -99,6 +99,7 @@ def test_outputs_are_those_of_the_original(tmp_path, name):
     assert bool(found) == ("Dense" in stored)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", ["tf2.15.1/bigru", PLAIN_GRU, "tf1.15.5/s2s", "keras_layers_tf1.15.5/nested"]
 )
@@ -136,6 +137,7 @@ def refused(message):
     return pytest.raises(ValueError, match=message)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name, value", [("units", 2**40), ("batch_input_shape", [3, 6, 2**45])])
 def test_layers_larger_than_their_arrays(tmp_path, name, value):
     path, _, _ = extract_old_model(CUDNN_LSTM, tmp_path)
@@ -190,6 +192,7 @@ def test_long_lists_of_names_are_in_parts(tmp_path):
     assert_predicts(load(path), inputs, expected)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change_of_file, message",
     [
@@ -206,6 +209,7 @@ def test_damaged_configurations(tmp_path, change_of_file, message):
         load(path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "class_name, config, message",
     [
@@ -258,6 +262,7 @@ def double(inputs):
     return 2 * inputs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("class_name", ["Doubled", "shop>Doubled"])
 def test_layers_of_the_program(tmp_path, class_name):
     path, inputs, expected = extract_old_model(CUDNN_LSTM, tmp_path)
@@ -269,6 +274,7 @@ def test_layers_of_the_program(tmp_path, class_name):
     assert_predicts(model, inputs, [2 * expected[0]])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "function, name", [("double", "double"), (["bytecode", None, None], "last")]
 )
@@ -299,6 +305,7 @@ def test_an_activation_of_the_program(tmp_path):
     assert_predicts(model, inputs, [2 * expected[0]])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["keras2.2.4/s2s", "keras2.0.8/nested", "tf2.15.1/bigru"])
 def test_configurations_in_json(tmp_path, name):
     path, inputs, expected = extract_old_model(name, tmp_path)

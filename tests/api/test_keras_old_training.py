@@ -69,7 +69,7 @@ def data():
     return random.standard_normal((16, 6, 5)), random.standard_normal((16, 2))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * HAS_ARCHIVES)
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_training_goes_on(tmp_path, name, suffix):
@@ -96,7 +96,7 @@ def test_the_number_of_steps_of_an_optimizer_without_slots(tmp_path):
     assert keras.backend.get_value(made.optimizer.iterations) == 3
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", names_of_old_models())
 def test_models_of_all_releases_can_be_trained(tmp_path, name):
     path, inputs, outputs = extract_old_model(name, tmp_path)
@@ -151,6 +151,7 @@ def test_objects_as_loss_and_metrics(tmp_path):
     np.testing.assert_allclose(found, [4, 2], rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "change_config, text",
     [

@@ -143,6 +143,7 @@ def test_a_wrong_number_of_tensors_is_refused():
             session.run(params)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode, layers, direction", [ALL_CASES[3], ALL_CASES[7]])
 def test_plain_graphs(mode, layers, direction):
     """The export of a graph for training replaces the node and its gradient."""

@@ -82,7 +82,7 @@ if IS_TENSORFLOW_1:  # no registry of classes
     WAYS = {".h5, ours": WAYS[".h5, ours"]}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_copies_have_the_same_outputs(tmp_path, name, way):

@@ -67,6 +67,7 @@ def test_what_the_op_cannot_do(recwarn, kind, arguments, use_cudnn):
     assert len(warnings_in(recwarn)) == (use_cudnn == "auto")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("use_cudnn", [True, False])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_copies_keep_it(tmp_path, kind, use_cudnn):

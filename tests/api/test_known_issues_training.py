@@ -130,6 +130,7 @@ def classifier_loss():
     return tf.reduce_mean(losses)
 
 
+@pytest.mark.sampled(4)
 def test_20972_a_monitored_session_saves_and_resumes(tmp_path):
     """A MonitoredTrainingSession, as in an Estimator, initializes or restores, trains and saves."""
 

@@ -66,6 +66,7 @@ def make_cell_call(is_built):
     return own, lambda inputs: own(inputs[0], tf.zeros([BATCH, UNITS]))[0]
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 @pytest.mark.parametrize("make_call", [make_layer_call, make_cell_call])
 @pytest.mark.parametrize("is_built", [False, True])

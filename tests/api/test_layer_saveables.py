@@ -37,7 +37,7 @@ def replace_variable(layer):
     return variable
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_created_again_for_a_replaced_variable(session, tmp_path, rnn_mode, direction, num_layers):
     """As in the original, the saveable takes the first trainable variable, not `kernel`."""

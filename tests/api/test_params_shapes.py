@@ -79,6 +79,7 @@ def assert_like_a_vector(session, model, call, params, shape):
     return gradient
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(CALLS))
 @pytest.mark.parametrize("use_resource, shape", [(False, [-1, COLUMNS]), (True, [COLUMNS, 1, -1])])
 def test_a_matrix(session, rnn_mode, name, use_resource, shape):

@@ -63,6 +63,7 @@ print(json.dumps(results))
 """
 
 
+@pytest.mark.sampled(4)
 def test_the_variable_and_the_list_and_that_uninstall_restores_everything():
     for patch in _patches.PATCHES:
         assert patch.name in str(patch) and len(patch.purpose) > 10

@@ -111,6 +111,7 @@ print(json.dumps(failures))
 """
 
 
+@pytest.mark.sampled(4)
 def test_second_import():
     """Restore errors are equal for layers of both imports, even if one saves and one restores."""
     failures = json.loads(output_of("-c", PROGRAM).splitlines()[-1])

@@ -97,7 +97,7 @@ def test_names_of_a_bidirectional_stack(cell_class):
     }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("time_major", [False, True])
 @pytest.mark.parametrize("lengths", [None, [5, 0, 2]])
 def test_a_bidirectional_stack_equals_its_layers(session, lengths, time_major):

@@ -98,6 +98,7 @@ def form(request):
             yield Values(session, use_resource), differentiate
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(ENTRY_POINTS))
 def test_gradients_are_the_numeric_ones(form, name):
     values, differentiate = form

@@ -38,6 +38,7 @@ DAMAGES_SAMPLED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", DAMAGES_SAMPLED)
 @pytest.mark.parametrize("kind, sharded", KINDS_AND_SHARDED)
 def test_saver(session, tmp_path, kind, sharded, damage):
@@ -104,7 +105,7 @@ def test_the_variable_under_its_own_name(session, tmp_path):
     restoring_fails(models, session, path, tf.errors.InvalidArgumentError, *parts)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("importer", [cudnn_rnn, tf.train], ids=["cudnn_rnn", "tensorflow"])
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_imported_meta_graph(session, tmp_path, importer, damage):
@@ -122,7 +123,7 @@ def test_imported_meta_graph(session, tmp_path, importer, damage):
         assert_all_equal(other.run(variables), before)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_without_the_python_of_the_saver(session, tmp_path, kind):
     """The graph's own ops check the shapes, for programs that run it without the Saver."""
@@ -136,6 +137,7 @@ def test_without_the_python_of_the_saver(session, tmp_path, kind):
     np.testing.assert_array_equal(session.run(models.variables[0]), before[0])
 
 
+@pytest.mark.sampled(4)
 def test_any_byte_of_the_index(session, tmp_path, runs_all):
     """A changed byte of the index makes no difference or raises DataLossError; nothing aborts."""
     models, path = saved_models(session, tmp_path, "layer")
@@ -167,6 +169,7 @@ def test_unrelated_savers_are_not_affected(session, tmp_path):
     assert "expected" not in caught.value.message.replace("graph expected based", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "case, error, message",
     [
@@ -271,6 +274,7 @@ def test_errors_not_about_the_contents_are_not_changed(session, tmp_path, damage
         assert_error_passes(models, session, path, kind_of_error(None, None, "the server fails"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind_of_reader_error", [tf.errors.NotFoundError] + PASSING_ERRORS[:2])
 def test_a_path_that_only_the_server_can_open(session, tmp_path, monkeypatch, kind_of_reader_error):
     models, path = saved_models(session, tmp_path, "layer")
@@ -369,7 +373,7 @@ def spoil_object(path, damage):
     return kind_of_error
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("damage", sorted(OBJECT_DAMAGES))
 def test_checkpoint(run, tmp_path, damage):
     objects = Objects()

@@ -110,7 +110,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("options", sorted(OPTIONS))
 @pytest.mark.parametrize("use_resource", [False, True])
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -133,7 +133,7 @@ def test_layers(tmp_path, rnn_mode, direction, use_resource, options):
         assert len(names) == len(set(names)) == 4
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("scope", [None, "imported"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_saveables_of_all_releases(tmp_path, kind, scope):
@@ -146,6 +146,7 @@ def test_saveables_of_all_releases(tmp_path, kind, scope):
         written.check(tmp_path, scope)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("importing", [dict(), dict(scope="a", clear_devices=True)])
 @pytest.mark.parametrize("name", ["layer_relu", "layer_v1_lstm", "layer_v2_gru"])
 def test_graphs_of_the_original(tmp_path, name, importing):
@@ -174,7 +175,7 @@ def test_graphs_of_the_original(tmp_path, name, importing):
 
 
 @needs_the_original
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("scope", [None, "imported"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
@@ -353,6 +354,7 @@ def test_two_imports_into_one_graph(tmp_path):
         assert set(saved) == names | {"a/" + name for name in names} | {"b/" + n for n in names}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scope", [None, "a"])
 def test_exported_and_imported_again(tmp_path, scope):
     with tf.Graph().as_default():
@@ -403,6 +405,7 @@ def test_a_saveable_that_the_program_creates_again(tmp_path, scope):
             tf.train.Saver()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scope", [None, "imported"])
 @pytest.mark.parametrize("kind", ["layer", "a", "b"])
 def test_errors_name_the_new_keys(tmp_path, kind, scope):

@@ -75,6 +75,7 @@ for placement in ("soft", "cleared"):
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.ci
 def test_serving_823_a_saved_model_of_a_gpu_runs_on_a_cpu(session, tmp_path):
     """A model exported after training on a GPU could not be served from a CPU."""
@@ -94,7 +95,7 @@ def test_serving_823_a_saved_model_of_a_gpu_runs_on_a_cpu(session, tmp_path):
         np.testing.assert_array_equal(found, expected, err_msg=placement)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("into", ["layer", "op_level", "cells"])
 @pytest.mark.parametrize("rnn_mode", RNN_MODES)
 def test_rnet_17_a_checkpoint_of_a_gpu_is_used_on_a_cpu(session, tmp_path, rnn_mode, into):

@@ -44,7 +44,7 @@ def assert_outputs(session, expected, scope=""):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("module", [tf.train, cudnn_rnn], ids=["tensorflow", "cudnn_rnn"])
 def test_import(written, module):
     """tensorflow#23898: a saveable in the collection had a name that no node has."""
@@ -58,6 +58,7 @@ def test_import(written, module):
     assert tf.train.list_variables(again) == tf.train.list_variables(path)
 
 
+@pytest.mark.sampled(2)
 def test_an_imported_graph_can_get_a_new_saver(written):
     """`test_imported_saveables.py` has what such a Saver saves and restores."""
     path, _, expected = written
@@ -79,6 +80,7 @@ def test_saved_model(written):
         assert signature.outputs["outputs"].name == "outputs:0"
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_2
 def test_saved_model_of_tensorflow_1_in_tensorflow_2(written):
     _, folder, expected = written

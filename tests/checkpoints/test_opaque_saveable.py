@@ -148,7 +148,7 @@ def test_bias_halves(session, tmp_path, rnn_mode):
     np.testing.assert_array_equal(biases[1][:, 0], biases[1][:, 1])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction):
@@ -169,7 +169,7 @@ def test_skip_input_is_saved_and_restored(session, tmp_path, rnn_mode, direction
         np.testing.assert_allclose(other.run(cells), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rnn_mode", sorted(LAYERS))
 def test_written_by_cells_read_by_the_layer(session, tmp_path, rnn_mode, direction):

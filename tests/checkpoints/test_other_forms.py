@@ -28,6 +28,7 @@ def message_of(session, saver, path):
     return message
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_only_the_opaque_variable(session, tmp_path, rnn_mode):
     layer, _ = make(session, rnn_mode)
@@ -46,6 +47,7 @@ def test_only_the_opaque_variable(session, tmp_path, rnn_mode):
     np.testing.assert_array_equal(session.run(layer.kernel), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_only_the_variables_of_cells(session, tmp_path, rnn_mode):
     layer, outputs = make(session, rnn_mode)

@@ -118,7 +118,7 @@ def recorded_results(golden):
     return ["result_%d:0" % index for index in range(count)]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @cases(CHECKPOINT + ".index", ("params_saveable", "cells", "layer", "saved_as_cells"))
 def test_checkpoint(session, tmp_path, golden):
     program = make_files.GraphProgram(golden.name)
@@ -126,6 +126,7 @@ def test_checkpoint(session, tmp_path, golden):
     check_program(session, golden, program.saver(), tmp_path, program.results)
 
 
+@pytest.mark.sampled(2)
 @cases(CHECKPOINT + ".meta", of_tensorflow_2_in_1=False)
 def test_meta_graph_of_training(session, tmp_path, golden):
     saver = tf.train.import_meta_graph(golden.path(CHECKPOINT + ".meta"))
@@ -163,6 +164,7 @@ def test_saved_model_of_a_graph(session, golden):
     golden.check(session.run(names, {"inputs:0": golden.inputs}))
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_2
 @cases(make_files.SAVED_MODEL, ("cells", "layer"))
 def test_saved_model_of_a_graph_in_tensorflow_2(golden):
@@ -224,7 +226,7 @@ def test_module(eager, tmp_path, golden):
     assert_same_bits(again, original)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @cases("model.keras", "keras")

@@ -74,7 +74,7 @@ def of_collections(saveable, variable):
     return None, variable.op.name
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "saved",
@@ -88,7 +88,7 @@ def test_saver(session, tmp_path, kind, use_resource, saved):
     check(session, tf.train.Saver(objects), variable, key, tmp_path)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:1", "/cpu:0"), ("/cpu:0", "/cpu:1")])
 def test_sharded(session, tmp_path, kind, use_resource, devices):
@@ -124,6 +124,7 @@ def test_parameter_server(cluster, tmp_path, kind, use_resource):
         check(session, saver, variable, variable.op.name, tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sharded", [False, True])
 def test_imported_meta_graph(session, tmp_path, use_resource, sharded):
     saveable, variable = make("opaque_lstm", use_resource, "/cpu:1", "/cpu:0")
@@ -235,6 +236,7 @@ def test_a_refused_saver_is_not_built(session, tmp_path):
     assert set(keys(layer_saveable)) | set(keys(saveables[1])) < saved
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("devices", [("", ""), ("/cpu:0", "/cpu:1")])
 @pytest.mark.parametrize("kind", ["opaque_lstm", "b"])
 def test_two_saveables_with_the_same_keys_are_refused(session, kind, devices):

@@ -39,7 +39,7 @@ def lstm_and_params(value=None):
 # Round trips
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("rnn_mode", sorted(CLASSES))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("input_mode", INPUT_MODES)
@@ -260,6 +260,7 @@ def test_bad_signatures():
 # Several in one checkpoint
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("encoder", "decoder"), None])
 @pytest.mark.parametrize("generation", sorted(GENERATIONS))
 def test_encoder_and_decoder_in_one_checkpoint(session, tmp_path, generation, names):

@@ -136,6 +136,7 @@ def test_damaged_bytes(folder):
             assert str(error)
 
 
+@pytest.mark.sampled(4)
 def test_the_command(folder, capfd):
     out = str(folder) + "-plain"
     assert main.main(["export", str(folder), out]) == 0
@@ -180,6 +181,7 @@ def test_killed_while_replacing_a_folder(folder, capfd, monkeypatch):
     assert "%s was not written. The old folder is now %s." % (out, old) in err
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_the_child_ends_with_its_parent():
     """Otherwise it would replace a folder after the caller has seen a failure."""

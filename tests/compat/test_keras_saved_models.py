@@ -137,7 +137,7 @@ def test_a_function_with_an_alias_stays(tmp_path):
     assert {other for other in names if "_gpu_" in other} & left == {name}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_the_command_says_what_runs_on_a_cpu(tmp_path, capfd):
     gru, _ = extract_saved_model(BIDIRECTIONAL_GRU, tmp_path / "gru")
     lstm, _ = extract_saved_model(CUDNN_LSTM, tmp_path / "lstm")
@@ -238,7 +238,7 @@ def compiled_models(folder, names):
     return [folder / name for name in names]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_session_loads_compiled_models(tmp_path):
     names = [name for name in NAMES if name != TRAINING_STEP and ways_to_load(name)]
     folders = compiled_models(tmp_path, names)
@@ -247,7 +247,7 @@ def test_a_session_loads_compiled_models(tmp_path):
 
 
 @needs_keras_3
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_the_error_of_the_document_is_real(tmp_path):
     folders = compiled_models(tmp_path, [CUDNN_LSTM, BIDIRECTIONAL_GRU])
     printed = output_of("-W", "ignore", "-c", LOAD_ALL, *folders).splitlines()

@@ -65,6 +65,7 @@ def outputs_and_gradients(function, inputs, variable):
     return [outputs, *map(tf.convert_to_tensor, tape.gradient(loss, [inputs, variable]))]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_that_call_others(name):
     model = Model()
@@ -88,6 +89,7 @@ def test_functions_that_call_others(name):
             np.testing.assert_allclose(left, right, rtol=0, atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_signature_of_a_loaded_model(tmp_path, kind):
     """The mask of a Keras layer brings a branch into the function."""

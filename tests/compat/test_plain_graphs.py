@@ -370,7 +370,7 @@ def test_saved_models_of_tensorflow_2(tmp_path):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_onnx(tmp_path):
     """tf2onnx converts LSTMs with lengths, one projected, and a GRU; ONNX Runtime runs them."""
     for module in ("tf2onnx", "onnxruntime"):
@@ -472,7 +472,7 @@ def test_graphs_without_nodes_are_refused():
         cudnn_rnn.plain_graph_def(tf.GraphDef())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_command(tmp_path, capfd):
     model = os.path.join(GRAPHS, "layer_v1_lstm", "saved_model")
     output = tmp_path / "folder" / "plain"
@@ -511,6 +511,7 @@ def test_files_that_are_missing_or_in_the_way(tmp_path):
     assert sorted(os.listdir(str(tmp_path))) == ["fifo", "file", "link", "plain"]
 
 
+@pytest.mark.sampled(2)
 @needs_projection
 @pytest.mark.parametrize("is_for_ever", [False, True])
 def test_a_failed_rename_leaves_the_old_folder(tmp_path, monkeypatch, is_for_ever):
@@ -542,6 +543,7 @@ def blocks(page):
         return re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 def test_the_library_alone_serves_a_saved_model(tmp_path):
     """The block of docs/serving.md, in a process without this package; the same bits."""

@@ -60,6 +60,7 @@ def installed_model(version):
         contrib.uninstall()
 
 
+@pytest.mark.sampled(4)
 def test_installed_models_in_another_process(tmp_path):
     models = [installed_model(version) for version in ("1.0", "1.3", "1.8", "1.15")]
     path = tmp_path / "models"

@@ -65,6 +65,7 @@ NO_DEVICE = "Cannot assign a device for operation"
 NO_EAGER_DEVICE = "Could not find device for node"
 
 
+@pytest.mark.sampled(4)
 def test_quoted_errors_are_those_of_tensorflow():
     expected = {
         "not imported": NO_KERNEL,

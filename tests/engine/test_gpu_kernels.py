@@ -397,6 +397,7 @@ def test_tensorflows_switch_decides_about_tf32(mock, allow_tf32):
     assert found == {True: DEFAULT_MATH, False: FMA_MATH}
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 def test_a_switch_for_cpus_does_not_allow_tf32():
     """TensorFlow reads TF_SET_ONEDNN_FPMATH_MODE for its products on a CPU alone."""

@@ -131,6 +131,7 @@ def output_of_program(*arguments):
     return output_of("-W", "ignore", "-c", *arguments, PYTHONPATH=importable(), **{VARIABLE: None})
 
 
+@pytest.mark.sampled(2)
 @needs_x86
 @pytest.mark.ci
 @pytest.mark.parametrize(
@@ -164,6 +165,7 @@ print(permitted)
 """
 
 
+@pytest.mark.sampled(4)
 @needs_x86
 @pytest.mark.ci
 def test_the_import_does_not_request_amx():

@@ -335,6 +335,7 @@ def loaded(tmp_path_factory):
     return counts, expected_paths, paths
 
 
+@pytest.mark.sampled(4)
 def test_python_in_a_checkout_uses_the_installed_library(loaded):
     """The checkout has no library, or one for another TensorFlow."""
     _, expected_paths, paths = loaded
@@ -516,6 +517,7 @@ def adapters_of_another_major_version():
     return [os.path.join(folder, name) for name in names if not name.startswith(own)]
 
 
+@pytest.mark.sampled(4)
 def test_an_adapter_for_another_tensorflow_is_refused(tmp_path):
     """A real one, which the build info takes for this TensorFlow's."""
     others = adapters_of_another_major_version()

@@ -220,7 +220,7 @@ except ValueError as error:
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "variables, expected",
     [

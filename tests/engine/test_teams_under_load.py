@@ -10,6 +10,7 @@ from helpers.processes import output_of
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
+@pytest.mark.sampled(4)
 def test_decode_loops_finish_beside_training_and_products():
     """Makes more calls than the pool's queue holds (1,024) while other work uses its threads."""
     sizes = ["--trainers=1", "--multipliers=1", "--layers=1", "--units=512"]

@@ -45,7 +45,7 @@ def test_every_target_reads_back(tmp_path, rnn_mode, bidirectional):
             assert_same(one, rnn)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @every_mode
 def test_programs_restore_what_was_written(tmp_path, rnn_mode, bidirectional):

@@ -138,6 +138,7 @@ def test_whiskers_end_at_the_percentiles_that_the_plot_names(monkeypatch, tmp_pa
         np.testing.assert_allclose(box["fliers"], [array.min(), array.max()])
 
 
+@pytest.mark.sampled(4)
 def test_inspect_shows_what_is_not_a_number(capsys, tmp_path):
     rnn = random_rnn("gru", bidirectional=True)
     rnn.layers[1][0].recurrent_bias[5:8] = np.nan, np.inf, -np.inf
@@ -404,6 +405,7 @@ def test_the_command_knows_all_targets():
     assert convert.TARGETS == exchange.TARGETS
 
 
+@pytest.mark.sampled(4)
 def test_end_to_end_in_a_process(tmp_path, path):
     """The command line loads the package by itself."""
     named = dict(folder=tmp_path, PYTHONPATH=importable())

@@ -389,6 +389,7 @@ def test_a_graph_that_is_not_frozen(graph, tmp_path):
     assert_refused(frozen(graph, tmp_path / "model.pb"), message)
 
 
+@pytest.mark.sampled(4)
 def test_commands(tmp_path, capsys):
     path, _, _ = golden("layer_tanh")
     assert main(["inspect", path]) == 0

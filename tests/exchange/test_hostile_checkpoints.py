@@ -119,6 +119,7 @@ def test_checksums(content):
     assert crc32c.crc32c(b"123456789") == 0xE3069283  # the standard's check
 
 
+@pytest.mark.sampled(4)
 def test_what_only_tensorflow_reads(tmp_path):
     """A checkpoint of TensorFlow 0.x's format, and a partitioned variable."""
     rnn = random_rnn("lstm", 1, equal_biases=True)
@@ -193,6 +194,7 @@ def test_an_object_graph_of_long_names(tmp_path):
     assert_refused(tmp_path / "deep", "characters; expected at most 1000")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_bidirectional", [False, True])
 def test_objects_that_share_variables(tmp_path, is_bidirectional):
     """Many objects refer to the same cells, with many layers or few."""
@@ -273,6 +275,7 @@ def calls_of(function, *arguments):
         sys.setprofile(None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "cell_of_rnn, facts",
     [

@@ -55,6 +55,7 @@ def test_code_of_lambda_layers_does_not_run(tmp_path, trace, suffix, has_zip):
     assert_same(exchange.read(path).rnns[0], rnn)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(
     "entry",
@@ -83,6 +84,7 @@ def test_layers_that_the_file_names_are_not_built(tmp_path, trace, suffix, entry
     assert_same(found, rnn)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(
     "name, value, message",
@@ -104,6 +106,7 @@ def test_settings_that_do_not_fit(tmp_path, suffix, name, value, message):
     assert_refused(path, message)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(
     "config, message",
@@ -129,6 +132,7 @@ def test_damaged_configurations(tmp_path, suffix, config, message):
     assert_refused(path, message)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("nodes", [[], [7], [[["unknown", 0, 0, {}]]]])
 def test_calls_without_known_inputs(tmp_path, suffix, nodes):
@@ -272,6 +276,7 @@ NOT_THERE = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", sorted(NOT_THERE))
 def test_hdf5_with_data_that_the_file_does_not_have(tmp_path, kind):
     path = tmp_path / "model.h5"
@@ -309,6 +314,7 @@ def test_arrays_that_share_their_bytes(tmp_path):
     assert_refused(path, "cannot be read as an HDF5 file")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", [".h5", ".keras"])
 def test_a_file_that_keeps_libhdf5_busy_for_ever(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(guarded, "_BASE_SECONDS", 3)
@@ -322,6 +328,7 @@ def test_a_file_that_keeps_libhdf5_busy_for_ever(tmp_path, monkeypatch, suffix):
     assert_refused(path, "the reader did not end within 3")
 
 
+@pytest.mark.sampled(4)
 def test_a_run_of_ff_bytes(tmp_path):
     path = tmp_path / "model.h5"
     saved_model(path)

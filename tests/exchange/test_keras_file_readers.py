@@ -102,7 +102,7 @@ def randomize(model):
     model.set_weights([array.astype(np.float32) for array in arrays])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_files_like_the_model(tmp_path, make, suffix):
@@ -120,6 +120,7 @@ def test_files_like_the_model(tmp_path, make, suffix):
         assert_same(one, other)
 
 
+@pytest.mark.sampled(4)
 def test_the_files_have_more_than_one_rnn():
     """What the cases above are about is in them."""
     counts = []

@@ -93,6 +93,7 @@ def test_layers_without_a_graph_are_rnns_of_their_own():
     assert scopes_and_layers(model) == [("first", 1), ("second", 1)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_truncated", [False, True])
 @pytest.mark.parametrize(
     "name", ["rnn.h5", "rnn.weights.h5"] + ["rnn.keras"] * (not IS_TENSORFLOW_1)

@@ -129,7 +129,7 @@ MODELS = {  # the layers of each RNN
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
 @pytest.mark.parametrize("is_functional", [False, True])
 @pytest.mark.parametrize("make_layers", MODELS, ids=lambda make: make.__name__)

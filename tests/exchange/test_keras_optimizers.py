@@ -61,7 +61,7 @@ class KerasModel:
         return rnn
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("rnn_mode", ["lstm", "rnn_relu", "rnn_tanh"])
 def test_adam_of_keras_goes_on_with_cells(tmp_path, rnn_mode, bidirectional):
@@ -143,6 +143,7 @@ def frozen(model):
     model.layers[0].trainable = False
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "optimizer, named, change, count",
     [
@@ -221,6 +222,7 @@ def linked(file):
     file["optimizer/vars/0"] = h5py.SoftLink("/optimizer/vars/kept")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change",
     [

@@ -15,6 +15,7 @@ keras = tensorflow.keras
 FILES = [name for name in NAMES if not name.startswith("keras_layers")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FILES)
 def test_weights_of_old_models(tmp_path, name):
     path, inputs, expected = extract_old_model(name, tmp_path)
@@ -63,6 +64,7 @@ def write_weights(path, version, layers):
     return str(path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru"])
 @pytest.mark.parametrize(
     "version, is_default",

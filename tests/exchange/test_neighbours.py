@@ -163,6 +163,7 @@ def keras_results(model, rnn, inputs):
     return np.swapaxes(np.asarray(model(np.swapaxes(inputs["input"], 0, 1))), 0, 1)
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 @every(MODELS)
 def test_to_keras(tmp_path, model):
@@ -184,7 +185,7 @@ def test_keras_files_in_a_program_with_a_graph(session, tmp_path):
     assert session.graph.get_operations() == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rnn_mode", ["lstm", "gru", "rnn_relu", "rnn_tanh"])
 def test_h5_models(tmp_path, rnn_mode):
     """Keras 2 of TensorFlow 1.15 writes and reads them too."""
@@ -193,6 +194,7 @@ def test_h5_models(tmp_path, rnn_mode):
     assert_same(found, rnn)
 
 
+@pytest.mark.sampled(3)
 @needs_tensorflow_2
 @pytest.mark.parametrize(
     "package, bidirectional", [("keras", False), ("keras", True), ("cudnn_rnn", True)]

@@ -33,6 +33,7 @@ def converted(path, tmp_path, **named):
 ORDER = {"enc": "1", "dec": "2"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_models_in_hdf5(tmp_path, name):
     path, inputs, expected = extract_old_model(name, tmp_path)

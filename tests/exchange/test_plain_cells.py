@@ -99,6 +99,7 @@ def test_torch_gives_the_outputs_of_the_original(tmp_path, name):
         np.testing.assert_allclose(found, case.outputs(number), rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "projected"])
 def test_layers_and_cells_of_this_package_go_on(tmp_path, name):
     """They restore the new checkpoints, and compute what the original computes."""

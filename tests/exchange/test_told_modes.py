@@ -137,6 +137,7 @@ def test_the_graph_of_an_op_level_model(tmp_path, rnn_mode, arguments):
     assert list(modes(tmp_path / "model").values()) == [rnn_mode]
 
 
+@pytest.mark.sampled(2)
 @simple_modes
 @pytest.mark.usefixtures("control_flow_of_tensorflow_1")
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -61,7 +61,7 @@ def weights_of(module, rnn_mode):
     return torch_format.from_state_dict(module.state_dict(), facts).rnns[0]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rnn_mode", MODES)
 def test_adam_of_torch_goes_on_with_a_layer(tmp_path, rnn_mode):
     module, optimizer, saved = trained_module(rnn_mode)

@@ -19,6 +19,7 @@ WRITERS = ["tf1.15.5.h5", "tf2.15.1.h5", "tf2.21.0.h5"]
 ARCHIVES = ["tf2.15.1.keras", "tf2.21.0.keras"] * (not IS_TENSORFLOW_1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WRITERS + ARCHIVES)
 def test_files_of_other_releases(tmp_path, name):
     keras.backend.clear_session()
@@ -49,6 +50,7 @@ def in_order(config):
     return config
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("suffix", [".h5"] + [".keras"] * (not IS_TENSORFLOW_1))
 def test_the_model_of_one_rnn_has_one_input_and_one_output(tmp_path, suffix, bidirectional):
@@ -75,6 +77,7 @@ def test_other_members_of_an_archive_stay(tmp_path):
     assert_same(exchange.read(path).rnns[0], rnn)
 
 
+@pytest.mark.sampled(2)
 @needs_tensorflow_1
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_suffix_that_this_keras_does_not_write(tmp_path, dry_run):

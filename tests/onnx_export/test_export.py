@@ -36,6 +36,7 @@ def save_module(folder, function, *shapes, signatures=None):
     tensorflow.saved_model.save(module, str(folder), signatures=signatures or module.run)
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 def test_the_command(tmp_path, capfd, frozen):
     """With random inputs and with given ones; OUT stays unless --force is given."""
@@ -64,7 +65,7 @@ def test_the_command(tmp_path, capfd, frozen):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "arguments, text",
     [
@@ -371,6 +372,7 @@ def test_unused_results_of_branches(tmp_path, rnn_mode):
         np.testing.assert_allclose(found, array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 @pytest.mark.skipif(not IS_KERAS_3, reason="requires Keras 3")
 @pytest.mark.parametrize("is_ours", [False, True])

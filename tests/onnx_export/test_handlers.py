@@ -173,6 +173,7 @@ def keras_models():
     return [(masked, 2), (backwards, 1), (bidirectional, 4), (stacked, 3)]
 
 
+@pytest.mark.sampled(4)
 @needs_keras_3
 @pytest.mark.parametrize("is_saved", [False, True])
 @pytest.mark.parametrize("index", range(4))

@@ -98,6 +98,7 @@ def test_dropout_without_effect(tmp_path):
         check(tmp_path, configuration, arrays, expected, **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "configuration, dtype, reason",
     [
@@ -116,6 +117,7 @@ def test_what_becomes_a_loop(tmp_path, configuration, dtype, reason):
     assert done.loops == ["The node 'CudnnRNNV3' (CudnnRNNV3) becomes a loop: %s." % reason]
 
 
+@pytest.mark.sampled(4)
 def test_dropout_in_training_becomes_a_loop(tmp_path):
     """Its masks are drawn again in each run."""
     configuration = LSTM._replace(num_units=50)

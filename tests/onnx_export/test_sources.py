@@ -63,6 +63,7 @@ def test_inputs_are_the_placeholders_of_the_outputs(tmp_path):
     assert done.inputs == ["first", "scale"] and done.largest_difference < 1e-6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     ["tf1.15.5_cudnn_lstm", "tf2.4.4_bidirectional_gru", "tf2.8.4_masked_lstm"],
@@ -83,7 +84,7 @@ def test_a_signature_that_trains_is_refused(tmp_path):
     assert not (tmp_path / "model.onnx").exists()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", names_of_old_models())
 def test_models_of_older_keras(tmp_path, name):
     """With layers of cuDNN and others, nested, shared, masked, with states; of all releases."""

@@ -12,6 +12,7 @@ from programs import changing_lengths, memory_of_training
 pytestmark = [pytest.mark.once, pytest.mark.ci]
 
 
+@pytest.mark.sampled(4)
 def test_fed_lengths_may_change_during_a_call():
     """Forward and gradient return results or refuse the lengths; the process survives."""
     printed = output_of(changing_lengths.__file__, PYTHONPATH=importable())
@@ -43,6 +44,7 @@ def test_steps_without_a_batch_need_no_memory(version):
     assert found["d_params"].shape == (56,) and not found["d_params"].any()
 
 
+@pytest.mark.sampled(4)
 def test_training_steps_hold_no_memory():
     """After each step the process holds as many bytes in large blocks as after the one before."""
     printed = output_of(

@@ -143,6 +143,7 @@ print("done")
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.ci
 def test_whole_program_without_v2_behavior(tmp_path):
     assert output_of("-c", V1_PROGRAM, tmp_path / "model").endswith("done\n")

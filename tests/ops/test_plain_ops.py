@@ -123,7 +123,7 @@ def test_unknown_batch_and_time(mode):
     compare(model, (LENGTHS["mixed"], False), "float64", static_shapes=False)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
 def test_dtypes(mode, dtype):
@@ -281,6 +281,7 @@ def test_dropout(dropout):
     assert abs(kept.mean() / units - (1 - dropout)) < 0.05
 
 
+@pytest.mark.sampled(3)
 @needs_tensorflow_2
 @pytest.mark.parametrize("model, known", [(LSTM, True), (LSTM, False), (PROJECTED, True)])
 def test_xla(model, known):

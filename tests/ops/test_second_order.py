@@ -153,6 +153,7 @@ def test_other_dtypes(dtype, tolerance):
         assert np.abs(found[name] - expected).max() < tolerance * np.abs(expected).max(), name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_half_is_computed_in_float():
     """The error is that of rounded inputs and results, however many steps there are."""
@@ -187,6 +188,7 @@ def test_eager_tapes(rnn_mode):
         np.testing.assert_allclose(found[name].numpy(), value, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.sampled(4)
 def test_every_version_of_the_op():
     penalty = Penalty("gru")
     tensors = {name: tf.constant(array) for name, array in penalty.arrays.items()}

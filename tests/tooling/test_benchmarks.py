@@ -468,6 +468,7 @@ LIBRARIES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.ci
 @needs_tensorflow_2
 def test_peers_compute_the_same(tmp_path, monkeypatch):

@@ -155,6 +155,7 @@ def test_import_raises_the_cause(without_tensorflow, command):
     assert "ImportError" in printed and "no TensorFlow today" in printed and "it ran" not in printed
 
 
+@pytest.mark.sampled(4)
 def test_programs_can_use_the_whole_package(tmp_path):
     (tmp_path / "program.py").write_text(
         "import cudnn_rnn\n"

@@ -59,7 +59,7 @@ def test_wrong_files(wrong_files, capfd, name):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("out", ["new", "new.onnx"])
 @pytest.mark.parametrize("name", ["a.pb", "a.keras", "folder", "missing"])
 def test_wrong_files_for_export(wrong_files, capfd, name, out):
@@ -99,6 +99,7 @@ def test_wrong_flags(capsys, command):
     assert "--jsn" in text or command == "run"  # which lacks the program
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -131,6 +132,7 @@ def test_a_reader_that_has_seen_enough(tmp_path, arguments):
     assert process.returncode in expected
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 def test_commands_are_quiet(tmp_path):
     """TensorFlow's messages are shown only with -v."""

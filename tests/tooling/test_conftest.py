@@ -33,10 +33,10 @@ def test_successive_turns_run_every_case(num_cases, n):
 class Item:
     """What `_keep_samples` reads of a test."""
 
-    fspath = "test_file.py"
-
-    def __init__(self, name, case=None):
-        self.originalname, self.name = name, name if case is None else "%s[%s]" % (name, case)
+    def __init__(self, fspath, name, case=None):
+        self.fspath, self.originalname = fspath, name
+        self.name = name if case is None else "%s[%s]" % (name, case)
+        self.nodeid = "%s::%s" % (fspath, self.name)
         if case is not None:
             self.callspec = mock.Mock()
 
@@ -45,14 +45,16 @@ class Item:
 
 
 @pytest.mark.once
-def test_tests_without_cases_are_the_cases_of_their_file(monkeypatch):
+def test_tests_without_cases_take_turns_among_all_files(monkeypatch):
     conftest = load_program(os.path.join(ROOT, "tests", "conftest.py"))
-    cases, alone = [Item("test", i) for i in range(4)], [Item("first"), Item("second")]
+    cases = [Item(file, "test", i) for file in ("test_a.py", "test_b.py") for i in range(4)]
+    alone = [Item("test_a.py", "first"), Item("test_b.py", "second")]
     found = []
     for turn in ("5", "6"):
         monkeypatch.setenv("CUDNN_RNN_TEST_TURN", turn)
-        kept = [*cases, *alone, Item("always")]
+        kept = [*cases, *alone, Item("test_a.py", "always")]
         conftest._keep_samples(mock.Mock(), kept)
-        found.append({item.name for item in kept} - {"always"})
-        assert len(kept) == 4 and len(found[-1] & {"first", "second"}) == 1
-    assert found[0] | found[1] == {item.name for item in cases + alone}
+        found.append(set(kept[:-1]))
+        assert kept[-1].name == "always" and len(found[-1] & set(alone)) == 1
+        assert [len(found[-1] & set(one)) for one in (cases[:4], cases[4:])] == [2, 2]
+    assert found[0] | found[1] == {*cases, *alone}

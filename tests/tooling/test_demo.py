@@ -24,6 +24,7 @@ def demo(monkeypatch):
     return importlib.import_module("character_language_model")
 
 
+@pytest.mark.sampled(4)
 def test_a_whole_quick_run(tmp_path):
     # A user's environment: the tests' setting silences TensorFlow.
     process = run_python(PROGRAM, "--quick", folder=tmp_path, TF_CPP_MIN_LOG_LEVEL=None)

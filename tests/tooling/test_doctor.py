@@ -354,6 +354,7 @@ def test_a_library_that_ends_the_process_when_it_is_opened(examine):
     assert problems == 1 and "signal 11" in text and "ended the process" in text
 
 
+@pytest.mark.sampled(4)
 def test_libraries_that_do_not_exist(tmp_path):
     program = doctor._OPEN_LIBRARIES_OF_CUDNN % (str(tmp_path / "libcudnn.so.9"), 9)
     answer, crash = doctor.run_trial(program)

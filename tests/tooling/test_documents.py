@@ -74,6 +74,7 @@ def run(*names, folder):
     return output.splitlines()
 
 
+@pytest.mark.sampled(4)
 def test_the_hidden_part_makes_only_files(tmp_path):
     """A block that uses a name of a setup fails."""
     page = tmp_path / "page.md"
@@ -100,7 +101,7 @@ def test_blocks_run(in_graphs, tmp_path):
     run(*[name for name in names if (name in IN_GRAPHS) == in_graphs], folder=tmp_path)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_checkpoints(tmp_path):
     names, same_class, cells = run("checkpoints", folder=tmp_path)
     assert "model/rnn/multi_rnn_cell/cell_0/cudnn_compatible_lstm_cell/kernel" in names
@@ -133,7 +134,7 @@ def test_exchange(tmp_path):
     ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_distributed(tmp_path):
     """The program prints the text that follows it."""
     (((_, program),),) = programs(PAGES["distributed"])
@@ -182,7 +183,7 @@ for program in sys.argv[1:]:
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_errors_of_troubleshooting_are_real():
     page = Path(DOCS, "troubleshooting.md").read_text(encoding="utf-8")
     messages = output_of("-W", "ignore", "-c", RUN_ERRORS, *ERRORS.values()).splitlines()

@@ -119,6 +119,7 @@ def results(tmp_path_factory):
     return dict(zip(commands, found))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command, status, text", CASES)
 def test_a_wrong_argument_or_file(results, command, status, text):
     found = results[command]

@@ -50,6 +50,7 @@ def number(pattern, output):
     return float(re.findall(pattern + r" ?([-+.\de]+)", output)[-1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_each_has_help_and_can_be_read(tmp_path):
     paths = [path_of(program) for program in PROGRAMS]
@@ -61,7 +62,7 @@ def test_each_has_help_and_can_be_read(tmp_path):
             assert len(file.readlines()) < 150, path
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_word_language_model(tmp_path):
     output = run("word_language_model", tmp_path)
@@ -85,7 +86,7 @@ def test_sequence_tagger(tmp_path):
     assert number("difference with more padding:", output) < 1e-5
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_encoder_decoder(tmp_path):
     output = run("encoder_decoder", tmp_path)
@@ -96,7 +97,7 @@ def test_encoder_decoder(tmp_path):
     assert len(pairs) == 5 and sum(digits == answer[::-1] for digits, answer in pairs) >= 4
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_speech_ctc(tmp_path):
     output = run("speech_ctc", tmp_path)
@@ -146,7 +147,7 @@ def test_serve_another_checkpoint(tmp_path):
     assert (tmp_path / "exported" / "saved_model.pb").exists()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_faster_keras(tmp_path):
     output = run("faster_keras", tmp_path)
     assert number("difference of predictions:", output) < 1e-6

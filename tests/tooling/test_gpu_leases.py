@@ -382,6 +382,7 @@ def record(results):
         return file.read()
 
 
+@pytest.mark.sampled(4)
 def test_hanging_and_dying_tests_cost_only_themselves(packed, tmp_path):
     make_library(tmp_path / "driver" / "libcuda.so.1", source=MADE_UP_DRIVER)
     (packed / "tests" / "gpu" / "test_made_up.py").write_text(MADE_UP_TESTS)
@@ -418,6 +419,7 @@ def test_hanging_and_dying_tests_cost_only_themselves(packed, tmp_path):
     assert "Unfinished:\n\n- `tests/gpu/test_made_up.py::test_ends_its_process`" in text
 
 
+@pytest.mark.sampled(4)
 @needs_tensorflow_2
 def test_tests_for_which_no_time_is_left_are_listed(tmp_path):
     records = tmp_path / "tests.jsonl"

@@ -162,6 +162,7 @@ def test_build_without_compiler_says_what_to_install(tmp_path):
     assert_build_fails("neither c++ nor g++ is on PATH", CXX="", PATH=str(tmp_path))
 
 
+@pytest.mark.sampled(4)
 def test_build_with_a_broken_compiler_shows_its_output(tmp_path):
     compiler = tmp_path / "broken-compiler"
     compiler.write_text("#!/bin/sh\necho 'cannot execute cc1plus' >&2\nexit 1\n")

@@ -64,7 +64,7 @@ def run_program(*arguments):
     return output_of("-W", "ignore", *RUN, *arguments, **ENVIRONMENT)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_program_of_tensorflow_1_2(folder):
     path = os.path.join(folder, "program.py")
     write(path, PROGRAM)
@@ -99,7 +99,7 @@ FLAGS = """
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_flags_of_tensorflow_and_of_python():
     write("program.py", FLAGS)
     status, output, errors = run(*RUN, "program.py", "--epochs=5")
@@ -188,7 +188,7 @@ MODULE = """
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_a_module(folder):
     write("package/__init__.py", "")

@@ -64,6 +64,7 @@ def ask(address, body=None):
         return error.code, json.loads(error.read().decode())
 
 
+@pytest.mark.sampled(4)
 def test_an_answer_is_what_the_model_computes(saved_model, address):
     _, inputs, outputs = saved_model
     status, answer = ask(address, json.dumps({"inputs": inputs.tolist()}))

@@ -92,7 +92,7 @@ def trial_parameter(name):
     return pytest.param(name, marks=[needs_tensorflow_2] if needs_2 else [])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", [trial_parameter(name) for name in run.TRIALS])
 def test_trial_in_short(name):
     status, text = status_and_text(PROGRAM, name, "--short", TRIALS_PYTHON=sys.executable)
