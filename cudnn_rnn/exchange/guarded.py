@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import threading
+from multiprocessing import spawn
 from typing import Any, List, Optional
 
 import numpy as np
@@ -36,7 +37,13 @@ _PARENT_MEMORY = 2**30
 _BASE_SECONDS = 120
 _SECONDS_PER_BYTE = 1e-6
 
+_BEGINS = b"begins"  # what the child writes first
+
 _DTYPE = re.compile(r"[<>|=][?biufcV]\d{1,2}")
+
+
+class _NoPython(Exception):
+    """The child did not begin; the message says which program it is."""
 
 
 class _Failed(Exception):
@@ -63,7 +70,8 @@ def call(
       name: the name of the file in errors; `path` by default.
 
     Raises:
-      ExchangeError: the function failed, ended its process, or exceeded a limit.
+      ExchangeError: the function failed, ended its process, or exceeded a limit, or the process
+        could not be started.
     """
     size = os.path.getsize(path)
     memory = memory or _BASE_MEMORY + _MEMORY_PER_BYTE * size
@@ -80,6 +88,11 @@ def call(
         answer = _run(
             json.dumps(request).encode(), _PARENT_MEMORY + _MEMORY_PER_BYTE * size, seconds
         )
+    except _NoPython as failure:
+        raise ExchangeError(
+            "%s was not read: for %s, another process has to run Python, and %s. Name an "
+            "interpreter with multiprocessing.set_executable(PATH)." % (name or path, what, failure)
+        ) from None
     except _Failed as failure:
         raise ExchangeError(
             "%s cannot be read as %s: %s. Get the file from its source again."
@@ -91,19 +104,39 @@ def call(
     return answer["value"]
 
 
+def _start():
+    """Starts a child with the interpreter that `multiprocessing` would take."""
+    python = spawn.get_executable()  # bytes in Python 3.11 and newer
+    python = os.fsdecode(python) if python else ""
+    if not python or (getattr(sys, "frozen", False) and python == sys.executable):
+        raise _NoPython("this program, which embeds Python, is no interpreter")
+    try:
+        return subprocess.Popen(
+            # -I: nothing in the environment or the working directory changes what Python imports.
+            [python, "-I", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # The library of linear algebra would reserve memory for each core.
+            env=dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),
+        )
+    except OSError as error:
+        raise _NoPython("%s did not start (%s)" % (python, error.strerror)) from None
+
+
+def _begins(process, request):
+    """Sends the request; returns whether the child says that it begins."""
+    try:
+        with process.stdin:
+            process.stdin.write(request)
+    except OSError:
+        return False
+    return process.stdout.read(len(_BEGINS)) == _BEGINS
+
+
 def _run(request, longest_answer, seconds):
     """Runs a child with this request; returns the decoded answer."""
-    # -I: nothing in the environment or the working directory changes what Python imports.
-    command = [sys.executable, "-I", _PROGRAM]
-    # The library of linear algebra would reserve memory for each core.
-    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    )
+    process = _start()
     is_late: List[bool] = []
 
     def end():
@@ -114,9 +147,9 @@ def _run(request, longest_answer, seconds):
     watchdog.daemon = True
     watchdog.start()
     try:
+        if not _begins(process, request):
+            raise _NoPython("%s is no working one" % process.args[0])
         try:
-            process.stdin.write(request)  # type: ignore[union-attr]
-            process.stdin.close()  # type: ignore[union-attr]
             return _Answer(process.stdout, longest_answer).read()
         except (_Failed, OSError) as failure:
             process.kill()
@@ -126,7 +159,7 @@ def _run(request, longest_answer, seconds):
         watchdog.cancel()
         process.kill()
         process.wait()
-        process.stdout.close()  # type: ignore[union-attr]
+        process.stdout.close()
 
 
 def _reason(process, is_late, seconds, failure):

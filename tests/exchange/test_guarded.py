@@ -1,6 +1,9 @@
 """`exchange/guarded.py`: whatever happens in the child process becomes a result or an error."""
 
+import os
+import sys
 import textwrap
+from multiprocessing import spawn
 
 import numpy as np
 import pytest
@@ -105,6 +108,28 @@ def test_surroundings_of_the_reader(call, monkeypatch, tmp_path):
     assert call("modules") == ["site"]
     with open(__file__):
         assert call("open_descriptors") <= 6
+
+
+@pytest.mark.parametrize("executable", ["false", "echo", "no/such/file", "", None, "frozen"])
+def test_an_embedded_python(call, monkeypatch, executable):
+    """The program that embeds Python is no Python, or must not be started again."""
+    if executable == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    else:
+        monkeypatch.setattr(spawn, "get_executable", lambda: executable)
+    message = "has to run Python, and .* with multiprocessing.set_executable"
+    with pytest.raises(ExchangeError, match=message) as caught:
+        call("plain")
+    assert "from its source again" not in str(caught.value)
+
+
+def test_the_python_that_multiprocessing_was_told_of(call, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(spawn, "get_executable", lambda: os.fsencode(str(python)))
+    assert call("echo", 1) == [1]
 
 
 REASONS = {
