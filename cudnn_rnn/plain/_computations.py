@@ -10,8 +10,10 @@ from cudnn_rnn.model.spec import CUDNN_LSTM, RnnConfig
 
 _SIZES = ("num_layers", "num_units", "input_size")
 
-
 GRADIENT_OPS = "CudnnRNNBackprop"  # the beginning of their names
+
+# The control flow of TensorFlow 1 whose output is its first input.
+_UNCHANGED = ("Identity", "Enter", "RefEnter", "Exit", "RefExit", "Switch", "RefSwitch")
 
 
 def computation_of(op):
@@ -85,9 +87,8 @@ class _Model:
 
     def __init__(self, op):
         config, self.time_major = model_sizes.model_of_operation(op)
-        forward = _forward_op_of(op)
-        if forward is not None:  # in a loop of TensorFlow 1, inputs of the gradient have no shapes
-            config, _ = model_sizes.model_of_operation(forward)
+        if op.type.startswith(GRADIENT_OPS):
+            config = _with_sizes_of_forward_op(config, op)
         self.config = model_sizes.checked(config)
         self._has_lengths = op.type.endswith("V3")
 
@@ -95,17 +96,43 @@ class _Model:
         return inputs[4] if self._has_lengths else None
 
 
-def _forward_op_of(op):
-    """Returns the op whose gradient `op` is, by TensorFlow's names of gradients, or None."""
-    parts = op.name.split("_grad/" + GRADIENT_OPS)[0].split("/")
-    for start in range(1, len(parts)):  # the name without the scope of the gradients
-        try:
-            found = op.graph.get_operation_by_name("/".join(parts[start:]))
-        except KeyError:
-            continue
-        if "CudnnRNN" in found.type and found.type == op.type.replace("Backprop", ""):
-            return found
-    return None
+def _with_sizes_of_forward_op(config, op):
+    """Returns the config of a gradient op, which has no sizes of its own in a loop of TensorFlow 1.
+
+    What such an op reads from stacks has no static shape. The op whose output it reads has.
+    """
+    names = [argument.name for argument in op.op_def.input_arg]
+    forward = _origin(op.inputs[names.index("output")]).op
+    if forward.type != op.type.replace("Backprop", ""):
+        return config
+    found, _ = model_sizes.model_of_operation(forward)
+    return config._replace(**{name: getattr(found, name) for name in _SIZES})
+
+
+def _origin(tensor):
+    """Returns the tensor that the control flow of TensorFlow 1 brings to this place."""
+    passed = set()
+    while tensor.op not in passed:
+        op = tensor.op
+        passed.add(op)
+        if op.type.startswith("StackPop"):
+            pushed = [
+                push.inputs[1]
+                for push in op.graph.get_operations()
+                if push.type.startswith("StackPush") and _stack_of(push) is _stack_of(op)
+            ]
+            tensor = pushed[0] if len(pushed) == 1 else tensor
+        elif op.type in _UNCHANGED:
+            tensor = op.inputs[0]
+    return tensor
+
+
+def _stack_of(op):
+    """Returns the op that made the stack of a StackPush or StackPop."""
+    handle = op.inputs[0].op
+    while handle.type in _UNCHANGED:
+        handle = handle.inputs[0].op
+    return handle
 
 
 def _config_of_params_op(op):
