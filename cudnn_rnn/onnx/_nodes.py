@@ -230,24 +230,29 @@ def _with_empty_sequences(builder, inputs, results):
 
 
 def _weights(builder, config, params):
-    """Returns for each layer the names of W, R and B."""
+    """Returns for each layer the names of W, R and B.
+
+    There may be more parameters than the model has; it takes the first ones.
+    """
+    size = layout.params_size(config)
     vector = builder.value(params)
     if vector is not None:
-        rnn = from_buffer(vector, config)
+        rnn = from_buffer(vector[:size], config)
         return [
             [builder.constant(array) for array in onnx_format.arrays_of_layer(rnn, layer)]
             for layer in range(config.num_layers)
         ]
-    return _computed_weights(builder, config, params)
+    if builder.graph.get_shape(params) != [size]:
+        params = builder.node("Slice", [params, builder.integers(0), builder.integers(size)])
+    return _computed_weights(builder, config, params, size)
 
 
-def _computed_weights(builder, config, params):
-    """Returns the names of parts of a computed vector, in ONNX's order.
+def _computed_weights(builder, config, params, size):
+    """Returns the names of parts of a computed vector of this size, in ONNX's order.
 
     The places of the numbers in the vector are arranged as the numbers would be; blocks of
     neighbors are cut out and joined.
     """
-    size = layout.params_size(config)
     places = from_buffer(np.arange(size, dtype=np.float64), config)
     arrays = [onnx_format.arrays_of_layer(places, layer) for layer in range(config.num_layers)]
     has_identity = config.skips_input_projection

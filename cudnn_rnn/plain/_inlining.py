@@ -95,6 +95,7 @@ class Library:
             added.signature.name = names[function.signature.name]
             for node in added.node_def:
                 _clean(node, names)
+            _rename_nodes(added, added.signature.name + "/")
         return names
 
 
@@ -152,6 +153,27 @@ class _Inlined:
         for node in self.nodes:
             if not node.input:
                 node.input.append(source)
+
+
+def _rename_nodes(function, prefix):
+    """Begins the names of a function's nodes with a prefix.
+
+    tf2onnx takes nodes of a loop's body for those of the graph that have the same names.
+    """
+    nodes = {node.name for node in function.node_def}
+
+    def renamed(reference):
+        """`reference` is "node", "^node", "node:output:0", or the name of an argument."""
+        mark = "^" if reference.startswith("^") else ""
+        name = reference[len(mark) :]
+        return mark + prefix + name if name.partition(":")[0] in nodes else reference
+
+    for node in function.node_def:
+        node.name = prefix + node.name
+        node.input[:] = map(renamed, node.input)
+    for results in (function.ret, function.control_ret):
+        for key, reference in list(results.items()):  # setting an entry moves it
+            results[key] = renamed(reference)
 
 
 def _clean(node, names):

@@ -4,11 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 
+import cudnn_rnn
 from helpers import sequence_cases
 from helpers.cases import CASES, COLUMNS, make_arrays
 from helpers.networks import every_mode
-from helpers.onnx_models import export_and_run, needs_tf2onnx, operators
+from helpers.onnx_models import export_and_run, needs_tf2onnx, operators, rnn_graph
 from helpers.op_harness import FORWARD, TOLERANCES, assert_close, run_reference, swap_major
 from helpers.sequence_cases import GRU, LENGTHS, LSTM, PROJECTED, SKIP
 from helpers.versions import needs_tensorflow_2
@@ -57,6 +59,16 @@ def test_parameters_that_are_an_input(tmp_path, case):
     arrays = make_arrays(case)
     expected = run_reference(case.configuration, arrays)
     check(tmp_path, case.configuration, arrays, expected, has_constant_params=False)
+
+
+@pytest.mark.parametrize("has_constant_params", [True, False])
+def test_more_parameters_than_the_model_has(tmp_path, has_constant_params):
+    arrays = sequence_cases.arrays_for(GRU, LENGTHS["full"], "float32")
+    expected = sequence_cases.expected_for(GRU, arrays)
+    del arrays["sequence_lengths"]
+    params = np.append(arrays["params"], np.full(3, np.nan, np.float32))
+    options = dict(has_constant_params=has_constant_params)
+    check(tmp_path, GRU, dict(arrays, params=params), expected, **options)
 
 
 @pytest.mark.sampled(5)
@@ -115,6 +127,18 @@ def test_what_becomes_a_loop(tmp_path, configuration, dtype, reason):
     assert_close(found, forward_of(expected), TOLERANCES[dtype], configuration)
     assert done.nodes == 0 and "Loop" in operators(model)
     assert done.loops == ["The node 'CudnnRNNV3' (CudnnRNNV3) becomes a loop: %s." % reason]
+
+
+def test_a_loop_beside_nodes_with_names_as_in_its_body(tmp_path):
+    arrays = sequence_cases.arrays_for(PROJECTED, LENGTHS["mixed"], "float32")
+    with tf.Graph().as_default() as graph:
+        rnn_graph(PROJECTED, arrays, version=3, is_training=False)
+        changed = (graph.get_tensor_by_name("output:0") + 1.0) * 2.0
+        assert [changed.op.name, changed.op.inputs[0].op.name] == ["mul", "add"]
+        (tmp_path / "rnn.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    named = dict(outputs=["mul"], sample=arrays)
+    done = cudnn_rnn.export_onnx(tmp_path / "rnn.pb", tmp_path / "rnn.onnx", **named)
+    assert len(done.loops) == 1 and done.largest_difference < 1e-5
 
 
 @pytest.mark.sampled(4)
