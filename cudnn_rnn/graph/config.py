@@ -63,8 +63,8 @@ def op_seeds(seed, seed2=None):
     `tf.set_random_seed`; if neither is set, it is (0, 0), which lets the op choose. If `seed2` is
     an int, both are passed to the op unchanged.
     """
-    seed = _checked_seed("seed", seed)
-    seed2 = _checked_seed("seed2", seed2)
+    seed = checked_seed("seed", seed)
+    seed2 = checked_seed("seed2", seed2)
     if seed2 is None:
         seed, seed2 = tf.random.get_seed(seed)
     return seed or 0, seed2 or 0
@@ -149,7 +149,8 @@ def warn_about_dropout(rnn, dropout):
         )
 
 
-def _checked_seed(name, seed):
+def checked_seed(name, seed):
+    """Returns a seed as an int or None; raises `TypeError` for anything else."""
     if seed is None:
         return None
     if not spec.is_integer(seed):

@@ -73,13 +73,17 @@ def config_of(
     num_layers=1,
     bidirectional=False,
     dropout=0.0,
+    seeds=(0, 0),
 ):
-    """Returns the `RnnConfig` of a model; dropout is between the layers."""
+    """Returns the `RnnConfig` of a model; dropout is between the layers.
+
+    `seeds` are the attributes `seed` and `seed2` of the op.
+    """
     direction = "bidirectional" if bidirectional else "unidirectional"
     sizes = (num_layers, units, int(input_size))
     options = dict(input_mode="linear_input", direction=direction, dropout=dropout)
-    options.update(float32_matmul_precision=precision)
-    return rnn_config(rnn_mode, *sizes, dtype=tf.as_dtype(dtype), seed=0, seed2=0, **options)
+    options.update(float32_matmul_precision=precision, seed=seeds[0], seed2=seeds[1])
+    return rnn_config(rnn_mode, *sizes, dtype=tf.as_dtype(dtype), **options)
 
 
 def _checked_mask(mask, sequences):

@@ -9,9 +9,10 @@ import tensorflow
 from cudnn_rnn._compat import tf, without_autograph
 from cudnn_rnn.graph import plain_rnn
 from cudnn_rnn.graph.arguments import static_bool
-from cudnn_rnn.graph.config import checked_size
+from cudnn_rnn.graph.config import checked_seed, checked_size
 from cudnn_rnn.graph.types import BoolLike, Initializer, ShapeLike, SizeLike, TensorLike
 from cudnn_rnn.keras import _fused_call, _inputs
+from cudnn_rnn.keras._dropout_seeds import DropoutSeeds
 from cudnn_rnn.keras._fused_layer import (
     IS_KERAS_3,
     compute_dtype_of,
@@ -51,6 +52,7 @@ class RNNStack(keras.layers.Layer):
         bias_initializer: Union[str, Initializer] = "zeros",
         unit_forget_bias: bool = True,
         float32_matmul_precision: Optional[str] = None,
+        seed: Optional[int] = None,
         **kwargs: Any,
     ) -> None:
         """Creates the layer.
@@ -69,9 +71,11 @@ class RNNStack(keras.layers.Layer):
           kernel_initializer, recurrent_initializer, bias_initializer: as in `keras.layers.LSTM`.
           unit_forget_bias: whether the forget gate's bias of an LSTM starts with 1.
           float32_matmul_precision: as in `cudnn_rnn.keras.LSTM`.
+          seed: int, of the dropout; if None, each layer draws one when it is built.
           **kwargs: of `keras.layers.Layer`.
 
         Raises:
+          TypeError: seed is no int.
           ValueError: an argument is out of range.
         """
         super().__init__(**kwargs)
@@ -89,6 +93,8 @@ class RNNStack(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.unit_forget_bias = bool(unit_forget_bias)
         self.float32_matmul_precision = checked_precision(float32_matmul_precision)
+        self.seed = checked_seed("seed", seed)
+        self._seeds = DropoutSeeds(self.seed)
         self.supports_masking = True
         self.supports_jit = plain_rnn.builds_plain_ops()  # XLA cannot compile the op
 
@@ -115,6 +121,8 @@ class RNNStack(keras.layers.Layer):
                     self._add_weights("%s_%d" % (direction, layer), width, gates)
                 )
             width = len(self._directions) * self.units
+        if self.dropout:
+            self._seeds.draw()
         self.built = True
 
     def _add_weights(self, prefix, width, gates):
@@ -196,6 +204,7 @@ class RNNStack(keras.layers.Layer):
     def _run(self, inputs, states, mask, training):
         """Returns a list of the outputs of all steps and the final states."""
         dtype, dropout = compute_dtype_of(self), self.dropout if training else 0.0
+        seeds = self._seeds.of_next_node() if dropout else (0, 0)
         outputs, states, _ = _fused_call.run(
             _fused_call.config_of(
                 self._rnn_mode,
@@ -206,6 +215,7 @@ class RNNStack(keras.layers.Layer):
                 self.num_layers,
                 self.bidirectional,
                 dropout,
+                seeds,
             ),
             inputs,
             states,
@@ -246,5 +256,5 @@ class RNNStack(keras.layers.Layer):
         config = {name: getattr(self, name) for name in names.split()}
         for name in ("kernel_initializer", "recurrent_initializer", "bias_initializer"):
             config[name] = keras.initializers.serialize(getattr(self, name))
-        config["unit_forget_bias"] = self.unit_forget_bias
+        config.update(unit_forget_bias=self.unit_forget_bias, seed=self.seed)
         return with_precision(dict(super().get_config(), **config), self)
