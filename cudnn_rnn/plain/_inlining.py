@@ -49,7 +49,7 @@ class Container:
             op, compute = computations[node.name]
             inlined = _Inlined(node, op, compute, self.function is not None, library)
             if binds_constants:
-                inlined.bind_constants()
+                inlined.bind_constants(op.inputs[0].dtype.base_dtype)
             found += inlined.nodes
         found = [_copy(node) for node in found]
         del self.nodes[:]
@@ -147,12 +147,18 @@ class _Inlined:
         source = self._sources[name]
         return mark + source.split(":")[0] if mark else source
 
-    def bind_constants(self):
-        """Makes nodes without inputs run where the replaced node runs."""
-        source = "^" + next(iter(self._sources.values())).split(":")[0]
+    def bind_constants(self, dtype):
+        """Makes nodes without inputs run where the replaced node runs.
+
+        They follow the first input, of this dtype. A Switch itself belongs to no branch.
+        """
+        pivot = tf.NodeDef(name=self._prefix + "pivot", op="Identity")
+        pivot.input.append(next(iter(self._sources.values())))
+        pivot.attr["T"].type = dtype.as_datatype_enum
         for node in self.nodes:
             if not node.input:
-                node.input.append(source)
+                node.input.append("^" + pivot.name)
+        self.nodes.insert(0, pivot)
 
 
 def _rename_nodes(function, prefix):
