@@ -27,6 +27,15 @@ from cudnn_rnn._version import OLDEST_TENSORFLOW, __version__, tensorflow_proble
 
 LIBRARIES_FOLDER = "_libraries"
 BUILD_INFO_NAME = "build_info.json"
+
+# Some ops that the library has kernels for, in every TensorFlow.
+_OPS = (
+    "CudnnRNN",
+    "CudnnRNNBackprop",
+    "CudnnRNNCanonicalToParams",
+    "CudnnRNNParamsSize",
+    "CudnnRNNParamsToCanonical",
+)
 ENGINE_NAME = "libcudnn_rnn_engine.so"
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -44,8 +53,8 @@ def load_library() -> None:
       ImportError: TensorFlow cannot be imported or is not supported; no library is found (the
         message lists where it was looked for), or none for this TensorFlow (the message lists the
         versions that there are, and has the command that compiles for this one); a file is damaged
-        or of another version of this package; or the environment variable CUDNN_RNN_GPU_KERNELS
-        has an invalid value.
+        or of another version of this package; another library has kernels for some of the ops; or
+        the environment variable CUDNN_RNN_GPU_KERNELS has an invalid value.
     """
     with _lock:
         tensorflow = _import_tensorflow()
@@ -146,12 +155,25 @@ def _kernels_are_registered():
 
     TensorFlow has no CPU kernels of its own for these ops, so registered ones are the library's. A
     second registration, e.g. from another copy of the file, would make every later use of the ops
-    fail.
+    fail. So would this one beside the kernels of another library, which raise `ImportError`.
     """
     from tensorflow.python.framework import kernels
 
-    registered = kernels.get_registered_kernels_for_op("CudnnRNNParamsSize").kernel
-    return any(kernel.device_type == "CPU" for kernel in registered)
+    registered = [
+        op
+        for op in _OPS
+        if any(
+            kernel.device_type == "CPU"
+            for kernel in kernels.get_registered_kernels_for_op(op).kernel
+        )
+    ]
+    if registered and len(registered) < len(_OPS):
+        raise ImportError(
+            "Another library in this process has CPU kernels for %s, so TensorFlow cannot use "
+            "those of cudnn_rnn. Import cudnn_rnn in a process that does not load that library "
+            "(with tf.load_op_library, or by importing its package)." % ", ".join(registered)
+        )
+    return bool(registered)
 
 
 def _folders_to_search():

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import kernels
 
 import cudnn_rnn
 from cudnn_rnn import _version
@@ -346,6 +347,20 @@ def test_kernels_are_registered_once(loaded):
     """Eight threads at the same moment, reimports, reloads and a copy register them once."""
     counts = loaded[0]
     assert len(counts) == 4 and len(set(counts.values())) == 1, counts
+
+
+@pytest.mark.parametrize("op", library._OPS)
+def test_kernels_of_another_library(monkeypatch, op):
+    registered = kernels.get_registered_kernels_for_op
+
+    def with_one_op(name):
+        return registered(name if name == op else "CudnnRNNOfNoRelease")
+
+    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", with_one_op)
+    with pytest.raises(ImportError, match="Another library .* has CPU kernels for %s, so" % op):
+        library.load_library()
+    monkeypatch.setattr(library, "_OPS", [op])
+    library.load_library()
 
 
 def import_with_mock_of_tensorflow(folder, content, code="import cudnn_rnn"):
