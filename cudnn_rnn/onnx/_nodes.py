@@ -23,6 +23,7 @@ from cudnn_rnn.graph import model_sizes
 from cudnn_rnn.model import layout
 from cudnn_rnn.model.spec import CUDNN_LSTM, RnnConfig
 from cudnn_rnn.model.weights import DTYPES, from_buffer
+from cudnn_rnn.plain._graphs import ADVICE_ON_SHAPES
 
 OLDEST_OPSET = 13  # where Split and Squeeze take their sizes and axes as inputs
 _BATCH_MAJOR = [1, 0, 2]
@@ -59,7 +60,8 @@ def convert(graph: Any, node: Any) -> None:
         config, time_major = model_sizes.model_of_operation(_Operation(graph, node))
         config = model_sizes.checked(config)
     except ValueError as error:
-        raise ValueError("%s cannot be converted: %s" % (where, error)) from error
+        text = "%s cannot be converted: %s%s" % (where, error, ADVICE_ON_SHAPES)
+        raise ValueError(text) from error
     reason = inexpressible(config, bool(node.get_attr_value("is_training", True)))
     if reason is not None:
         raise ValueError(

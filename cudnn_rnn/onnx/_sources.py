@@ -18,6 +18,7 @@ from cudnn_rnn._compat import tf
 from cudnn_rnn.exchange.contents import library
 from cudnn_rnn.onnx import _screening
 from cudnn_rnn.onnx._screening import node_of
+from cudnn_rnn.onnx._shapes import keep_shapes
 from cudnn_rnn.plain import _saved_models, _validation
 from cudnn_rnn.plain._unused import nodes_of
 
@@ -348,6 +349,7 @@ def _freeze(path, session, inputs, outputs):
     # tf2onnx would evaluate all variables of the collection; some may have no value.
     session.graph.clear_collection(tf.GraphKeys.GLOBAL_VARIABLES)
     graph_def = loader.freeze_session(session, *tensors)
+    keep_shapes(graph_def)
     with tf.Graph().as_default():  # without the collections of the other graph
         graph_def = loader.tf_optimize(*tensors, graph_def)
     return _frozen(graph_def, inputs, outputs, {})

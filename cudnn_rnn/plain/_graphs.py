@@ -18,7 +18,9 @@ from cudnn_rnn.plain._inlining import Container, Library
 from cudnn_rnn.plain._unused import RNN_OPS, leave_out
 from cudnn_rnn.plain._validation import check
 
-_ADVICE = " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
+ADVICE_ON_SHAPES = (
+    " Or make the GraphDef with graph.as_graph_def(add_shapes=True), which stores all shapes."
+)
 
 
 def plain_graph_def(graph_def: Any, training: bool = False) -> Any:
@@ -141,7 +143,7 @@ def _computation(container, op):
     except ValueError as error:
         raise ValueError(
             "The node %r (%s) in %s cannot be rewritten: %s%s"
-            % (op.name, op.type, container.name, error, _ADVICE)
+            % (op.name, op.type, container.name, error, ADVICE_ON_SHAPES)
         ) from error
 
 

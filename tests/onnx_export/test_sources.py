@@ -2,11 +2,13 @@
 
 import os
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import cudnn_rnn
 from cudnn_rnn.keras._fused_layer import IS_KERAS_3
+from cudnn_rnn.model import layout
 from helpers.golden import read_case
 from helpers.keras_files import extract_old_model, names_of_old_models
 from helpers.onnx_models import needs_tf2onnx, run_onnx
@@ -47,6 +49,46 @@ def test_graphs_of_tensorflow_1(tmp_path, folder, kind):
     has_loop = bool(case["num_proj"])
     assert done.nodes == (0 if has_loop else case["num_layers"]) and bool(done.loops) == has_loop
     assert done.largest_difference < 1e-5 and done.not_compared is None
+
+
+def graph_with_loops():
+    """Returns a graph with an RNN in a loop, and one that takes a state from another loop."""
+    with tf.Graph().as_default() as graph:
+        inputs = tf.placeholder(tf.float32, [None, 2, 3], "inputs")
+        gru = cudnn_rnn.CudnnGRU(1, 3, 3)
+        size = layout.params_size(gru.config)
+        params = tf.constant(np.random.RandomState(0).uniform(-0.5, 0.5, size).astype(np.float32))
+        _, state = tf.while_loop(
+            lambda count, _: count < 3,
+            lambda count, state: (count + 1, gru(inputs, state, params, is_training=False)[1]),
+            (0, tf.zeros([1, 2, 3])),
+        )
+        _, other = tf.while_loop(
+            lambda count, _: count < 3,
+            lambda count, state: (count + 1, state * 2.0),
+            (0, tf.ones([1, 2, 3])),
+        )
+        outputs, _ = gru(inputs, other, params, is_training=False)
+        tf.identity(state, "state")
+        tf.identity(outputs, "outputs")
+    return graph
+
+
+def test_loops_of_frozen_graphs(tmp_path, control_flow):
+    path = tmp_path / "frozen.pb"
+    path.write_bytes(graph_with_loops().as_graph_def(add_shapes=True).SerializeToString())
+    named = dict(outputs=["state", "outputs"], inputs=["inputs"])
+    sample = np.random.RandomState(1).standard_normal([5, 2, 3]).astype(np.float32)
+    named["sample"] = {"inputs": sample}
+    done = cudnn_rnn.export_onnx(path, tmp_path / "model.onnx", **named)
+    assert done.nodes == 2 and done.largest_difference < 1e-5
+
+
+def test_shapes_that_the_file_does_not_have(tmp_path, control_flow_of_tensorflow_1):
+    path = tmp_path / "frozen.pb"
+    path.write_bytes(graph_with_loops().as_graph_def().SerializeToString())
+    with pytest.raises(ValueError, match="sizes must be known.*graph.as_graph_def.add_shapes=True"):
+        cudnn_rnn.export_onnx(path, tmp_path / "model.onnx", outputs=["state"])
 
 
 def test_inputs_are_the_placeholders_of_the_outputs(tmp_path):
