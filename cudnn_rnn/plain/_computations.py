@@ -106,7 +106,9 @@ def _with_sizes_of_forward_op(config, op):
     if forward.type != op.type.replace("Backprop", ""):
         return config
     found, _ = model_sizes.model_of_operation(forward)
-    return config._replace(**{name: getattr(found, name) for name in _SIZES})
+    return config._replace(
+        **{name: getattr(config, name) or getattr(found, name) for name in _SIZES}
+    )
 
 
 def _origin(tensor):
