@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 import cudnn_rnn
 from cudnn_rnn.model import layout
 from helpers.op_harness import relative_error
+from helpers.random_graphs import random_graph, random_inputs
 
 LIMIT = 1e-5
 STEPS, BATCH, WIDTH = 4, 2, 3
@@ -23,13 +24,13 @@ def run_model(model, inputs, seed=1):
     return model(inputs, state, params, is_training=True)[0]
 
 
-def assert_same(graph, fetches):
+def assert_same(graph, fetches, feeds=None):
     with tf.Session(graph=graph) as session:
-        expected = session.run(fetches)
+        expected = session.run(fetches, feeds)
     plain = cudnn_rnn.plain_graph_def(graph.as_graph_def(), training=True)
     with tf.Graph().as_default(), tf.Session() as session:
         tf.import_graph_def(plain, name="")
-        for name, value, found in zip(fetches, expected, session.run(fetches)):
+        for name, value, found in zip(fetches, expected, session.run(fetches, feeds)):
             assert relative_error(found, value) < LIMIT, name
 
 
@@ -84,3 +85,10 @@ def test_a_loop_that_was_imported_beside_another_model(control_flow_of_tensorflo
             output = run_model(other, tf.constant(random_array(0, STEPS, BATCH, WIDTH)))
         assert output.op.name == "while/CudnnRNN"
     assert_same(graph, ["loop/outputs:0", "loop/gradient:0", output.name])
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(seed):
+    graph, names = random_graph(seed, is_training=bool(seed % 2))
+    assert_same(graph, [name + ":0" for name in names], {"inputs:0": random_inputs(seed)})

@@ -14,6 +14,7 @@ from helpers.keras_files import extract_old_model, names_of_old_models
 from helpers.onnx_models import needs_tf2onnx, run_onnx
 from helpers.op_harness import assert_close, relative_error
 from helpers.paths import GOLDEN
+from helpers.random_graphs import random_graph, random_inputs
 from helpers.saved_models import extract_saved_model
 from helpers.versions import needs_tensorflow_2
 
@@ -49,6 +50,17 @@ def test_graphs_of_tensorflow_1(tmp_path, folder, kind):
     has_loop = bool(case["num_proj"])
     assert done.nodes == (0 if has_loop else case["num_layers"]) and bool(done.loops) == has_loop
     assert done.largest_difference < 1e-5 and done.not_compared is None
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(tmp_path, seed):
+    graph, outputs = random_graph(100 + seed)
+    path = tmp_path / "frozen.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    named = dict(outputs=outputs, sample={"inputs": random_inputs(seed)})
+    done = cudnn_rnn.export_onnx(path, tmp_path / "model.onnx", **named)
+    assert done.nodes + len(done.loops) >= 2 and done.largest_difference < 1e-5
 
 
 def graph_with_loops():
