@@ -87,7 +87,7 @@ def ways_to_load(name):
     return "session" if name == TRAINING_STEP and IS_KERAS_3 else "session+object"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_exports(tmp_path):
     """Each has the numbers of the original; gradients and alternatives for GPUs are left out."""
     arguments = []
@@ -154,7 +154,7 @@ def test_the_command_says_what_runs_on_a_cpu(tmp_path, capfd):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_gradient_that_a_signature_runs_is_refused(tmp_path):
     """It is in a function that a function calls; with `training`, it is exported."""
     model = cudnn_rnn.CudnnGRU(1, 2, 3)

@@ -318,7 +318,7 @@ def make_masked_model(steps):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_saved_models_of_tensorflow_2(tmp_path):
     """Functions and a Keras model: results, gradients, XLA and TFLite without this package.
 

@@ -16,7 +16,7 @@ from helpers.processes import output_of
 from helpers.sequence_cases import HAS_BFLOAT16
 from helpers.versions import IS_TENSORFLOW_1, needs_tensorflow_2
 
-pytestmark = [pytest.mark.ci, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.ci, pytest.mark.sampled(4)]
 
 VARIABLE = "CUDNN_RNN_GPU_KERNELS"
 UNSET = {VARIABLE: ""}

@@ -123,7 +123,7 @@ def test_migrating(tmp_path):
 
 
 @needs_tensorflow_2
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_exchange(tmp_path):
     assert run("exchange", folder=tmp_path) == [
         "[<RnnWeights 'encoder': lstm, num_layers 2, num_units 16, input_size 8, unidirectional, "

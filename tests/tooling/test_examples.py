@@ -77,7 +77,7 @@ def test_word_language_model(tmp_path):
     assert number("restored:", output) < 1.1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_sequence_tagger(tmp_path):
     output = run("sequence_tagger", tmp_path)
@@ -129,7 +129,7 @@ def test_every_example_needs_no_file_of_the_tests():
         assert "tests" not in re.findall(r"[\"'](\w+)[\"']", path.read_text(encoding="utf-8")), path
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.once
 def test_serve_another_checkpoint(tmp_path):
     golden = GoldenCheckpoint(os.path.join("tf1.4.1", "gru_L2_H5_I3_un"))

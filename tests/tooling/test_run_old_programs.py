@@ -11,7 +11,7 @@ from helpers.paths import TESTS
 from helpers.processes import output_of, run_python
 from helpers.versions import needs_tensorflow_2
 
-pytestmark = [pytest.mark.ci, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.ci, pytest.mark.sampled(4)]
 
 MODEL = os.path.join(TESTS, "programs", "language_model.py")
 RUN = "-m", "cudnn_rnn", "run", "--tf1"

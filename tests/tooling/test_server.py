@@ -72,6 +72,7 @@ def test_an_answer_is_what_the_model_computes(saved_model, address):
     np.testing.assert_array_equal(np.array(answer["outputs"], np.float32), outputs)
 
 
+@pytest.mark.sampled(4)
 def test_the_server_describes_the_model(address):
     assert ask(address) == (
         200,
