@@ -129,7 +129,7 @@ def test_dropout_has_one_pattern_for_all_steps():
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropout_has_one_pattern_where_kerass_layer_has_one(kind, named):
     """Keras 2's LSTM and GRU draw one for each step, unless they compute with their cell."""
-    inputs, are_equal = tf.constant(make_inputs()), []
+    inputs, are_equal = tf.constant(make_inputs(shape=(32, STEPS, WIDTH))), []
     for layer in pair(kind, dropout=0.5, return_sequences=True, **named):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
