@@ -27,6 +27,7 @@ from cudnn_rnn._version import OLDEST_TENSORFLOW, __version__, tensorflow_proble
 
 LIBRARIES_FOLDER = "_libraries"
 BUILD_INFO_NAME = "build_info.json"
+ENGINE_NAME = "libcudnn_rnn_engine.so"
 
 # Some ops that the library has kernels for, in every TensorFlow.
 _OPS = (
@@ -36,7 +37,6 @@ _OPS = (
     "CudnnRNNParamsSize",
     "CudnnRNNParamsToCanonical",
 )
-ENGINE_NAME = "libcudnn_rnn_engine.so"
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _lock = threading.Lock()
@@ -155,7 +155,8 @@ def _kernels_are_registered():
 
     TensorFlow has no CPU kernels of its own for these ops, so registered ones are the library's. A
     second registration, e.g. from another copy of the file, would make every later use of the ops
-    fail. So would this one beside the kernels of another library, which raise `ImportError`.
+    fail. Kernels of another library conflict in the same way: this function raises `ImportError` if
+    only some of the ops have CPU kernels.
     """
     from tensorflow.python.framework import kernels
 

@@ -43,7 +43,7 @@ _DTYPE = re.compile(r"[<>|=][?biufcV]\d{1,2}")
 
 
 class _NoPython(Exception):
-    """The child did not begin; the message says which program it is."""
+    """The child did not begin; the message names its program and the reason."""
 
 
 class _Failed(Exception):
@@ -90,7 +90,7 @@ def call(
         )
     except _NoPython as failure:
         raise ExchangeError(
-            "%s was not read: for %s, another process has to run Python, and %s. Name an "
+            "%s was not read: reading %s needs another process that runs Python, but %s. Name an "
             "interpreter with multiprocessing.set_executable(PATH)." % (name or path, what, failure)
         ) from None
     except _Failed as failure:
@@ -109,7 +109,7 @@ def _start():
     python = spawn.get_executable()  # bytes in Python 3.11 and newer
     python = os.fsdecode(python) if python else ""
     if not python or (getattr(sys, "frozen", False) and python == sys.executable):
-        raise _NoPython("this program, which embeds Python, is no interpreter")
+        raise _NoPython("this program embeds Python and is no interpreter")
     try:
         return subprocess.Popen(
             # -I: nothing in the environment or the working directory changes what Python imports.
@@ -148,7 +148,7 @@ def _run(request, longest_answer, seconds):
     watchdog.start()
     try:
         if not _begins(process, request):
-            raise _NoPython("%s is no working one" % process.args[0])
+            raise _NoPython("%s did not run a Python program" % process.args[0])
         try:
             return _Answer(process.stdout, longest_answer).read()
         except (_Failed, OSError) as failure:

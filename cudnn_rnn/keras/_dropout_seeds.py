@@ -1,4 +1,4 @@
-"""The seeds of the dropout between the layers of a stack."""
+"""The seeds of the dropout between the layers of an `RNNStack`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class DropoutSeeds:
     def of_next_node(self) -> Tuple[int, int]:
         """Returns (seed, seed2).
 
-        A node of a graph draws from its first pattern on, so each has a pair of its own: calls of a
-        shared layer drop other outputs. Eager calls with equal pairs continue one sequence.
+        Nodes with equal pairs in a graph draw the same patterns, so each node gets its own pair.
+        Eager calls with equal pairs continue one sequence of patterns.
         """
         seed = self.draw()
         if tf.executing_eagerly():

@@ -6,20 +6,17 @@ from typing import Any
 
 from cudnn_rnn._compat import function_def_to_graph, tf
 from cudnn_rnn.model.spec import FORWARD_OPS
+from cudnn_rnn.plain._graphs import imported
 
 _STATES_AND_DATA = range(3)  # the places of input, input_h and input_c
 
 
 def keep_shapes(graph_def: Any) -> None:
-    """Adds an EnsureShape before these inputs of each RNN, in place.
+    """Adds an EnsureShape before `input`, `input_h` and `input_c` of each RNN, in place.
 
     Loops lose the shapes of their variables when a graph is written and read again.
     """
-    with tf.Graph().as_default() as graph:
-        copy = tf.GraphDef()
-        copy.CopyFrom(graph_def)  # importing adds attributes
-        tf.import_graph_def(copy, name="")
-    _keep_shapes_of(graph_def.node, graph, "")
+    _keep_shapes_of(graph_def.node, imported(graph_def), "")
     for function in graph_def.library.function:
         if any(node.op in FORWARD_OPS for node in function.node_def):
             _keep_shapes_of(function.node_def, function_def_to_graph(function), ":output:0")

@@ -97,9 +97,9 @@ class _Model:
 
 
 def _with_sizes_of_forward_op(config, op):
-    """Returns the config of a gradient op, which has no sizes of its own in a loop of TensorFlow 1.
+    """Returns the config of a gradient op, with sizes of its forward op where its own are unknown.
 
-    What such an op reads from stacks has no static shape. The op whose output it reads has.
+    In a loop of TensorFlow 1, the gradient op reads tensors from stacks, without static shapes.
     """
     names = [argument.name for argument in op.op_def.input_arg]
     forward = _origin(op.inputs[names.index("output")]).op
@@ -112,7 +112,7 @@ def _with_sizes_of_forward_op(config, op):
 
 
 def _origin(tensor):
-    """Returns the tensor that the control flow of TensorFlow 1 brings to this place."""
+    """Follows a tensor back through the control flow of TensorFlow 1; returns where it starts."""
     passed = set()
     while tensor.op not in passed:
         op = tensor.op

@@ -115,11 +115,8 @@ def replace_nodes(
     check(graph_def)
     library = Library(graph_def)
     replacements = []
-    with tf.Graph().as_default() as graph:
-        # Importing adds attributes that this TensorFlow has, and older ones may not know.
-        imported = tf.GraphDef()
-        imported.CopyFrom(graph_def)
-        tf.import_graph_def(imported, name="")
+    graph = imported(graph_def)
+    with graph.as_default():
         for container, names in concerned:
             source = graph
             if container.function is not None:
@@ -131,6 +128,16 @@ def replace_nodes(
     for container, computations in replacements:
         container.replace(computations, library)
     return sum(len(computations) for _, computations in replacements)
+
+
+def imported(graph_def: Any) -> Any:
+    """Returns a new `tf.Graph` with the nodes of a GraphDef, which stays as it is."""
+    # Importing adds attributes that this TensorFlow has, and older ones may not know.
+    copy = tf.GraphDef()
+    copy.CopyFrom(graph_def)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(copy, name="")
+    return graph
 
 
 def _names(container):

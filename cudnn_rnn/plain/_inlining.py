@@ -150,7 +150,8 @@ class _Inlined:
     def bind_constants(self, dtype):
         """Makes nodes without inputs run where the replaced node runs.
 
-        They follow the first input, of this dtype. A Switch itself belongs to no branch.
+        These nodes depend on the first input, which has this dtype. They do not depend on the op
+        that computes it: a Switch belongs to no branch.
         """
         pivot = tf.NodeDef(name=self._prefix + "pivot", op="Identity")
         pivot.input.append(next(iter(self._sources.values())))
@@ -162,7 +163,7 @@ class _Inlined:
 
 
 def _rename_nodes(function, prefix):
-    """Begins the names of a function's nodes with a prefix.
+    """Prefixes the names of a function's nodes.
 
     tf2onnx takes nodes of a loop's body for those of the graph that have the same names.
     """

@@ -117,7 +117,7 @@ def test_an_embedded_python(call, monkeypatch, executable):
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     else:
         monkeypatch.setattr(spawn, "get_executable", lambda: executable)
-    message = "has to run Python, and .* with multiprocessing.set_executable"
+    message = "needs another process that runs Python, but .* with multiprocessing.set_executable"
     with pytest.raises(ExchangeError, match=message) as caught:
         call("plain")
     assert "from its source again" not in str(caught.value)

@@ -18,10 +18,10 @@ _FUNCTIONS = {
 
 
 def random_graph(seed, is_training=False):
-    """Returns a graph and the names of its outputs; the placeholder `inputs` is float32.
+    """Returns a graph and the names of its outputs.
 
-    `[STEPS, batch, WIDTH]` are the shape of the inputs. The outputs of each RNN may be the inputs
-    of the next ones. With `is_training`, the gradients of all outputs are one of the outputs.
+    The placeholder `inputs` is float32, `[STEPS, batch, WIDTH]`. The outputs of each RNN may be the
+    inputs of the next ones. With `is_training`, the last output is the gradient for the inputs.
     """
     random = np.random.RandomState(seed)
     with tf.Graph().as_default() as graph:
