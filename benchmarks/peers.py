@@ -40,7 +40,7 @@ OURS = "ours"
 CPU_PEERS = {
     OURS: Peer("ours in TensorFlow", "tensorflow", "ours"),
     "ours-medium": Peer(
-        "ours in medium", "tensorflow", "ours", _INFERENCE, {"precision": "medium"}, "bfloat16"
+        "ours in medium", "tensorflow", "ours", KINDS, {"precision": "medium"}, "bfloat16"
     ),
     "plain": Peer("plain ops", "tensorflow", "ours", options={"plain": True}),
     "torch": Peer("torch.nn", "torch", "torch_network"),

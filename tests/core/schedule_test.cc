@@ -317,18 +317,27 @@ TEST(FloatAndHalfModelsOfOneStepHaveExactFactors) {
 
 TEST(HalfModelsOfFewSequencesAreComputedAsFloat) {
   ThreadRunner runner(1);
-  RnnConfig config = MakeConfig(RnnMode::kLstm, 1, 40);
-  const auto first_line = [&](DataType data_type, int64_t batch_size) {
+  const auto first_line = [&](DataType data_type, int64_t units, const SequenceShape& shape) {
+    RnnConfig config = MakeConfig(RnnMode::kLstm, 1, units);
     config.data_type = data_type;
     std::string text;
-    EXPECT(ExplainCpuPlan(config, {20, batch_size}, "", /*is_training=*/false, runner, &text).ok());
+    EXPECT(ExplainCpuPlan(config, shape, "", /*is_training=*/false, runner, &text).ok());
     return text.substr(0, text.find('\n'));
   };
-  EXPECT(first_line(DataType::kHalf, 15) == first_line(DataType::kFloat, 15));
-  const Kernels<float>* kernels;
-  EXPECT(ChooseKernels<float>("", FactorFormat::kSplit, &kernels).ok());
-  const std::string line = first_line(DataType::kHalf, 16);
-  EXPECT(line.find(Concatenate("kernels: ", kernels->instruction_set, ",")) == 0, line);
+  const Kernels<float>* split;
+  EXPECT(ChooseKernels<float>("", FactorFormat::kSplit, &split).ok());
+  const std::string split_line = Concatenate("kernels: ", split->instruction_set, ",");
+  const auto is_as_float = [&](int64_t units, const SequenceShape& shape) {
+    const std::string line = first_line(DataType::kHalf, units, shape);
+    EXPECT(line == first_line(DataType::kFloat, units, shape) || line.find(split_line) == 0, line);
+    return line == first_line(DataType::kFloat, units, shape);
+  };
+  const bool has_amx = split->rounds();
+  EXPECT(is_as_float(96, {8, 7}), "seven sequences");
+  EXPECT(is_as_float(96, {8, 8}) == !has_amx, "eight sequences");
+  EXPECT(is_as_float(95, {8, 15}), "few units");
+  EXPECT(is_as_float(96, {7, 15}), "few steps");
+  EXPECT(is_as_float(95, {7, 16}) == !has_amx, "16 sequences");
 }
 
 // Without bfloat16 products, rounded factors pay only where reading the weights limits a step.

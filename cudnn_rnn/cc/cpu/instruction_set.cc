@@ -155,9 +155,10 @@ InstructionSetChoice FastestForSplit(const Processor& processor) {
   const std::string without_amx = ReasonAgainstAmx(processor);
   if (!without_amx.empty()) return AsFloat(processor, without_amx);
   return {InstructionSet::kAmxBf16,
-          Concatenate("for ", kMinSplitRows,
-                      " sequences or more, with two bfloat16 numbers for each factor: the "
-                      "processor has AMX; fewer are computed in float")};
+          Concatenate("for ", kMinSplitRows, " sequences or more (", kMinSplitRowsIfSmall,
+                      " with less than ", kMinUnitsToSplit, " units or ", kMinStepsToSplit,
+                      " steps), with two bfloat16 numbers for each factor: the processor has AMX; "
+                      "fewer are computed in float")};
 }
 
 InstructionSetChoice FastestForRounded(const Processor& processor) {
