@@ -302,9 +302,6 @@ class BackwardPass {
     const bool prefetches = row == tile.first_row && product->rows >= kMinRowsToPrefetch;
     factors.rounded_a =
         layer.rounded_gate_gradients[tile.direction][(tile.step->index + 1) & 1].At(row, 0);
-    // The result's buffer has room for whole blocks of rows.
-    product->rows =
-        (product->rows + kernels.row_multiple - 1) / kernels.row_multiple * kernels.row_multiple;
     // Rounded, the gradients of all gates are in one matrix.
     const int64_t gates = model_.gates, shared = kernels.rounds() ? gates : model_.shared_gates();
     for (int64_t first = 0, end = shared; first < gates; first = end, end = gates) {

@@ -355,8 +355,7 @@ class CpuPlan : public RnnPlan {
 
 FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape) {
   const FactorFormat factors = FactorFormatOf(config.data_type, config.precision);
-  const bool is_small =
-      config.num_units < kMinUnitsToSplit || shape.num_steps < kMinStepsToSplit;
+  const bool is_small = config.num_units < kMinUnitsToSplit || shape.num_steps < kMinStepsToSplit;
   const bool has_few_rows = factors == FactorFormat::kSplit &&
                             shape.batch_size < (is_small ? kMinSplitRowsIfSmall : kMinSplitRows);
   const bool uses_weights_once = config.data_type != DataType::kBfloat16 && IsDecodeStep(shape);

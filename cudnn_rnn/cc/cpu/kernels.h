@@ -47,7 +47,6 @@ struct StridedMatrix {
 
 // A left-hand operand rounded to bfloat16, row by row: element (row, k) is at
 // data[row * row_stride + k], with zeros from the depth up to the next multiple of depth_multiple.
-// Products read kRowPadding rows beyond the last one, whatever they hold.
 struct RoundedMatrix {
   // Returns the part of the matrix that begins at an element.
   RoundedMatrix At(int64_t row, int64_t column) const {
@@ -65,7 +64,6 @@ struct RoundedMatrix {
   int64_t row_stride;    // RoundedRowStride(columns), or 0 without data
   int64_t plane_stride;  // from an element to its rest; 0 with one plane
 };
-constexpr int64_t kRowPadding = 15;
 
 // Returns an odd number of cache lines, so that rows are spread over the sets of the L1 cache.
 template <typename Size>
@@ -218,7 +216,7 @@ struct KernelTraits {
   int64_t vnni_factor;       // terms of a sum per element of a panel: 1, or 2 for bfloat16
   int64_t depth_multiple;    // products are computed in blocks of this many terms
   int64_t depth_block;       // maximum terms of a k-block of a large product
-  int64_t row_multiple;      // rows per block: fewer take as long, and a copy in addition
+  int64_t row_multiple;      // rows per register: blocks of whole registers are the fastest
   int64_t planes;            // bfloat16 numbers per factor, or 1
   int64_t core_cache_bytes;  // of this processor, not of the instruction set: see instruction_set.h
 

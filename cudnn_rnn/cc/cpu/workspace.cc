@@ -10,14 +10,13 @@ Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
   return {arena->Take<T>(count * size), size.value()};
 }
 
-// Takes matrices [B, columns], if the kernels round. Products read beyond the last row, so each has
-// kRowPadding rows more.
+// Takes matrices [B, columns], if the kernels round.
 template <typename T>
 RoundedParts TakeRounded(Arena* arena, const EngineModel<T>& model, int64_t count,
                          int64_t columns) {
   if (!model.kernels.rounds()) return RoundedParts();
   const CheckedSize row_stride = RoundedRowStride(CheckedSize(columns));
-  const CheckedSize plane = (CheckedSize(model.shape.batch_size) + kRowPadding) * row_stride;
+  const CheckedSize plane = CheckedSize(model.shape.batch_size) * row_stride;
   const int64_t planes = model.kernels.planes;
   return {TakeParts<uint16_t>(arena, count, plane * planes), row_stride.value(),
           planes > 1 ? plane.value() : 0};
