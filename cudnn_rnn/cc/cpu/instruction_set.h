@@ -67,10 +67,10 @@ enum class FactorFormat {
 // Two bfloat16 numbers hold the 11 significant bits of a half exactly.
 FactorFormat FactorFormatOf(DataType data_type, Precision precision);
 
-// Calls with fewer sequences are limited by reading their weights, and splitting these takes longer
-// than computing with exact factors. With few units or steps that holds for more sequences.
+// With fewer sequences, splitting the weights takes longer than computing with exact factors. A
+// call with fewer units or steps than below is small and needs more sequences.
 constexpr int64_t kMinSplitRows = 8, kMinSplitRowsIfSmall = 16;
-constexpr int64_t kMinUnitsToSplit = 96, kMinStepsToSplit = 8;  // of calls that are not small
+constexpr int64_t kMinUnitsToSplit = 96, kMinStepsToSplit = 8;
 
 struct InstructionSetChoice {
   InstructionSet instruction_set;

@@ -226,8 +226,7 @@ struct KernelTraits {
 
 template <typename T>
 struct Kernels : KernelTraits {
-  // Prepare the calling thread for all functions below, and undo that; null if nothing is needed.
-  void (*enter_thread)();
+  // Releases what `product` and the cells configured in the calling thread; null if nothing.
   void (*leave_thread)();
   // Rounds [rows, columns], with zeros up to `padded_columns`; null unless rounds(). One of the
   // source's strides is 1.
@@ -254,9 +253,7 @@ struct Kernels : KernelTraits {
 template <typename T>
 class KernelThread {
  public:
-  explicit KernelThread(const Kernels<T>& kernels) : kernels_(kernels) {
-    if (kernels_.enter_thread != nullptr) kernels_.enter_thread();
-  }
+  explicit KernelThread(const Kernels<T>& kernels) : kernels_(kernels) {}
   ~KernelThread() {
     if (kernels_.leave_thread != nullptr) kernels_.leave_thread();
   }
