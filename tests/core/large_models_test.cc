@@ -25,9 +25,8 @@ struct LargeModel {
   RnnMode mode;
   Direction direction;
   int64_t num_layers, num_units, input_size, num_proj, num_steps, batch_size;
-  // The reasons of KeepsInputPanels, in training and in inference, or parts of them.
-  const char* training;
-  const char* inference;
+  bool is_in_blocks;  // whether inference computes the input products in blocks of steps
+  Division division;  // of inference on four threads
 
   Problem MakeProblem() const {
     Problem problem;
@@ -42,45 +41,42 @@ const std::vector<LargeModel>& LargeModels() {
   constexpr RnnMode kRelu = RnnMode::kRelu, kTanh = RnnMode::kTanh, kLstm = RnnMode::kLstm,
                     kGru = RnnMode::kGru;
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
-  static const char* const kLarge = "W is large";
-  static const char* const kCache = "R does not fit a core's cache";
-  static const char* const kOwn = "each thread may compute those of its sequences";
-  static const char* const kBlocks = "every block reads them";
+  constexpr Division kTiles = Division::kTiles, kRows = Division::kRows;
   static const std::vector<LargeModel> models = {
       // W of both directions, 2 * G * H * I * 8 bytes, is larger than 8 MiB. More than 64 rows.
-      {kLstm, kBoth, 1, 260, 7, 0, 3, 22, kLarge, kLarge},
-      {kLstm, kBoth, 2, 260, 7, 0, 5, 14, kLarge, kLarge},
-      {kGru, kBoth, 1, 300, 7, 0, 3, 22, kLarge, kLarge},
-      {kTanh, kBoth, 1, 516, 7, 0, 3, 22, kLarge, kLarge},
-      {kRelu, kBoth, 1, 40, 13200, 0, 3, 22, kLarge, kLarge},
-      {kLstm, kBoth, 1, 300, 7, 190, 3, 22, kCache, kCache},
-      {kLstm, kBoth, 2, 300, 7, 240, 3, 22, kLarge, kLarge},
-      {kLstm, kOne, 1, 90, 3000, 0, 3, 22, kLarge, kLarge},
+      {kLstm, kBoth, 1, 260, 7, 0, 3, 22, false, kTiles},
+      {kLstm, kBoth, 2, 260, 7, 0, 5, 14, false, kTiles},
+      {kGru, kBoth, 1, 300, 7, 0, 3, 22, false, kTiles},
+      {kTanh, kBoth, 1, 516, 7, 0, 3, 22, false, kTiles},
+      {kRelu, kBoth, 1, 40, 13200, 0, 3, 22, false, kRows},
+      {kLstm, kBoth, 1, 300, 7, 190, 3, 22, false, kTiles},
+      {kLstm, kBoth, 2, 300, 7, 240, 3, 22, false, kTiles},
+      {kLstm, kOne, 1, 90, 3000, 0, 3, 22, false, kRows},
       // Gates of more than 6 MiB.
-      {kLstm, kBoth, 1, 260, 7, 0, 10, 38, kLarge, kBlocks},
-      {kLstm, kBoth, 2, 64, 20, 0, 48, 32, kOwn, kBlocks},
-      {kGru, kBoth, 1, 86, 20, 0, 48, 32, kOwn, kBlocks},
+      {kLstm, kBoth, 1, 260, 7, 0, 10, 38, true, kTiles},
+      {kLstm, kBoth, 2, 64, 20, 0, 48, 32, true, kRows},
+      {kGru, kBoth, 1, 86, 20, 0, 48, 32, true, kRows},
       // The LSTM's R does not fit a core's cache, the GRU's R does.
-      {kLstm, kOne, 2, 400, 7, 0, 3, 22, kCache, kCache},
-      {kGru, kBoth, 2, 130, 20, 0, 3, 22, kOwn, kOwn},
+      {kLstm, kOne, 2, 400, 7, 0, 3, 22, false, kTiles},
+      {kGru, kBoth, 2, 130, 20, 0, 3, 22, false, kRows},
   };
   return models;
 }
 
-std::string ReasonOf(const Problem& problem, Pass pass) {
+TEST(LargeModelsHaveTheSchedulesThatTheyAreFor) {
   const Kernels<double>* kernels;
   EXPECT(ChooseKernels<double>("portable", FactorFormat::kExact, &kernels).ok());
-  const Schedule schedule = MakeSchedule(problem.config, problem.shape, *kernels);
-  return KeepsInputPanels(problem.config, problem.shape, *kernels, schedule, pass).reason;
-}
-
-TEST(LargeModelsHaveTheSchedulesThatTheyAreFor) {
   for (const LargeModel& model : LargeModels()) {
     const Problem problem = model.MakeProblem();
-    const std::string training = ReasonOf(problem, Pass::kTraining),
-                      inference = ReasonOf(problem, Pass::kInference);
-    EXPECT(training.find(model.training) == 0, problem.Text(), training);
-    EXPECT(inference.find(model.inference) == 0, problem.Text(), inference);
+    const Schedule schedule = MakeSchedule(problem.config, problem.shape, *kernels);
+    EXPECT((schedule.steps_per_block.value < model.num_steps) == model.is_in_blocks, problem.Text(),
+           schedule.steps_per_block.reason);
+    const Decision<Division> division =
+        MakePassSchedule(schedule, problem.config, problem.shape, *kernels, Pass::kInference,
+                         {model.num_steps, model.num_steps * model.batch_size},
+                         {/*count=*/4, /*min_cycles_to_wait=*/4000})
+            .division;
+    EXPECT(division.value == model.division, problem.Text(), division.reason);
   }
 }
 

@@ -69,13 +69,15 @@ TEST(ScheduleOfEachKindOfModel) {
       {3, 12, kOne, 15, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {3, 12, kBoth, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
       {1, 12, kOne, 37, 5, kAvx512, kWhole, kWhole, 1, kDirections},
-      // R of at most three quarters of the L2 cache, and at least four sequences per thread, in
-      // bfloat16 sixteen.
+      // R of at most three quarters of the L2 cache, and at least four sequences per thread, with
+      // AMX eight.
       {2, 219, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kRows},
       {2, 220, kOne, 35, 8, kAvx512, kWhole, kWhole, 1, kTiles},
       {2, 219, kOne, 35, 7, kAvx512, kWhole, kWhole, 1, kTiles},
-      {2, 256, kOne, 35, 32, kBfloat16, kWhole, kWhole, 1, kRows},
-      {2, 256, kOne, 35, 31, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 8, kBfloat16, kWhole, kWhole, 1, kRows},
+      {2, 256, kOne, 35, 7, kBfloat16, kWhole, kWhole, 1, kTiles},
+      {2, 256, kOne, 35, 16, kAmx, kWhole, kWhole, 1, kRows},
+      {2, 256, kOne, 35, 15, kAmx, kWhole, kWhole, 1, kTiles},
       {1, 12, kOne, 37, 8, kAvx512, kWhole, kWhole, 1, kRows},
       // R of at most 1 MiB, however large the cache.
       {2, 256, kOne, 35, 8, kLargeCache, kWhole, kWhole, 1, kRows},
@@ -91,7 +93,6 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 512, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},
       {2, 513, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
       {2, 512, kOne, 35, 64, kBfloat16, kWhole, kWhole, 1, kTiles},
-      {2, 256, kOne, 35, 32, kAmx, kWhole, kWhole, 1, kRows},
       // Decode steps.
       {2, 650, kOne, 1, 1, kAvx512, kNone, kNone, 1, kTiles},
       {2, 650, kOne, 1, 8, kAvx512, kNone, kNone, 1, kTiles},
@@ -191,63 +192,6 @@ TEST(ScheduleSharesSequences) {
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 2) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 3) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 4) == 2);
-}
-
-// The lengths are equal, unless `rows`, their sum, says otherwise.
-TEST(ScheduleOfInputProducts) {
-  struct Case {
-    int64_t layers, units, steps, batch;
-    int64_t threads;
-    InputProducts expected;
-    Direction direction = Direction::kUnidirectional;
-    const KernelTraits* kernels = &kAvx512;
-    int64_t rows = 0;
-    Pass pass = Pass::kInference;
-  };
-  constexpr InputProducts kShared = InputProducts::kShared, kOwn = InputProducts::kOwn;
-  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
-  const Case cases[] = {
-      {2, 650, 35, 20, 1, kShared},
-      {2, 650, 35, 20, 2, kShared},
-      // Shares of the sequences.
-      {2, 200, 20, 8, 2, kOwn},
-      {2, 200, 20, 7, 2, kShared},
-      {2, 200, 20, 49, 2, kOwn},
-      {2, 200, 20, 50, 5, kOwn},
-      {2, 200, 20, 20, 4, kOwn, kBoth},
-      {2, 200, 20, 48, 2, kShared, kOne, &kBfloat16},
-      // R's panels take three quarters of the cache; those of 220 units take more.
-      {2, 219, 20, 20, 4, kOwn, kBoth},
-      {2, 220, 20, 20, 4, kShared, kBoth},
-      // A thread for each direction.
-      {2, 256, 35, 20, 2, kShared, kBoth},
-      {1, 12, 37, 5, 4, kShared, kBoth},
-      {1, 12, 37, 5, 2, kShared},
-      // A wavefront.
-      {3, 12, 37, 5, 2, kOwn},
-      {3, 12, 37, 5, 2, kOwn, kOne, &kAvx512, 37 * 5 - 1},
-      // Training computes the input products of all steps at once.
-      {2, 650, 35, 20, 1, kShared, kOne, &kAvx512, 0, Pass::kTraining},
-      {2, 200, 20, 20, 2, kOwn, kOne, &kAvx512, 0, Pass::kTraining},
-      // W's panels give their memory to R's, as no thread of many would need them.
-      {2, 650, 9, 20, 1, kShared},
-      {2, 200, 20, 20, 1, kShared, kOne, &kBfloat16},
-      // Tiles that are packed for every product.
-      {2, 12, 8, 8, 2, kShared},
-      {2, 12, 8, 8, 1, kShared},
-      {2, 12, 13, 5, 1, kShared},
-  };
-  for (const Case& test : cases) {
-    const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
-    const SequenceShape shape = {test.steps, test.batch};
-    const int64_t rows = test.rows == 0 ? test.steps * test.batch : test.rows;
-    const PassSchedule found =
-        MakePassSchedule(MakeSchedule(config, shape, *test.kernels), config, shape, *test.kernels,
-                         test.pass, {test.steps, rows}, {test.threads, kMinCyclesToWait});
-    EXPECT(found.input_products.value == test.expected, ProblemText(config, shape, {}),
-           ", threads ", test.threads, ", ", test.kernels->instruction_set, ": ",
-           found.input_products.reason);
-  }
 }
 
 TEST(ScheduleOfStepsPerBlock) {
@@ -375,7 +319,7 @@ TEST(ScheduleExplainsItself) {
   };
   const std::string training = explain({35, 20}, true), decode = explain({1, 1}, false);
   for (const char* line : {"avx512", "forward W: packed as a whole (more than 64 rows",
-                           "input products: all threads together (R does not fit a core's cache)",
+                           "forward steps: all threads share each step (a step is worth a barrier)",
                            "backward steps: all threads share each step (", "2 threads"}) {
     EXPECT(training.find(line) != std::string::npos, line, " in ", training);
   }

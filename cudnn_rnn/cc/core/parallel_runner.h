@@ -37,9 +37,9 @@ class ParallelRunner {
   virtual int64_t shared_patience_ns() const { return 1000 * 1000; }
 
   // Nanoseconds for which a helper keeps its thread after a call and polls for the next one, if the
-  // last two calls followed each other as soon: longer than it takes to wake a thread. 0: not at
-  // all.
-  virtual int64_t linger_ns() const { return 100 * 1000; }
+  // last two calls followed each other as soon: longer than TensorFlow takes between two calls of a
+  // session. 0: not at all.
+  virtual int64_t linger_ns() const { return 400 * 1000; }
 
   // For predicting the time on more threads than there are. If this returns true, a team has no
   // helpers, and of each shared phase computes only one member's slices; results are meaningless.

@@ -109,7 +109,7 @@ class ForwardPass {
       // Both directions' panels of W may be in the same memory.
       for (int64_t d = 0; d < model_.directions; ++d) {
         PrepareInputProducts(layer, d);
-        ComputeSharedInputProducts(layer, d, steps);
+        ComputeInputProducts(layer, d, RowsOf(d, steps), member_);
       }
       PackStepWeights(layer);
       RunLayerSteps(layer, steps, member_);
@@ -125,8 +125,9 @@ class ForwardPass {
     for (int64_t block = 0; block < num_blocks; ++block) {
       const StepRange steps = BlockOfSteps(sequences_.num_steps(), block, num_blocks);
       for (int64_t d = 0; d < model_.directions; ++d) {
-        part.first_gate_row[d] = RowsOf(d, steps).first;
-        ComputeSharedInputProducts(part, d, steps);
+        const RowRange rows = RowsOf(d, steps);
+        part.first_gate_row[d] = rows.first;
+        ComputeInputProducts(part, d, rows, member_);
       }
       RunLayerSteps(part, steps, member_);
     }
@@ -150,6 +151,7 @@ class ForwardPass {
     const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
       const Layer& layer = layers[static_cast<size_t>(position)];
       const StepRange steps = BlockOfSteps(num_steps, block, num_blocks);
+      ComputeInputProducts(layer, /*direction=*/0, RowsOf(/*direction=*/0, steps), worker);
       RunLayerSteps(layer, steps, worker);
       FinishSteps(layer, steps, worker);
     };
@@ -177,26 +179,6 @@ class ForwardPass {
     if (columns == 0 || panels == nullptr || tensors_.packed_weights_are_ready) return;
     model_.PackWeights(tensors_.params, layout.InputWeights(layer.index, direction), 1, columns,
                        columns, model_.gate_width, panels, member_);
-  }
-
-  // Computes the input products of `steps` on the whole team, unless each member computes its own.
-  void ComputeSharedInputProducts(const Layer& layer, int64_t direction,
-                                  const StepRange& steps) const {
-    if (schedule_.input_products.value == InputProducts::kOwn) return;
-    ComputeInputProducts(layer, direction, RowsOf(direction, steps), member_);
-  }
-
-  // Computes a part's input products, if `step` is the first of `steps` that needs them: the rows
-  // of a whole direction are adjacent in all steps, those of a share only in one.
-  void ComputeOwnInputProducts(const Layer& layer, const StepRange& steps, int64_t step,
-                               const StepPart& part, TeamMember* worker) const {
-    const int64_t d = part.first_direction;
-    if (schedule_.division.value == Division::kRows) {
-      const int64_t first = DirectionStepOf(sequences_, d, step).first;
-      ComputeInputProducts(layer, d, {first + part.first_row, first + part.end_row}, worker);
-    } else if (step == steps.first) {
-      ComputeInputProducts(layer, d, RowsOf(d, steps), worker);
-    }
   }
 
   // Computes gates [rows, G * H] = x [rows, I] * W^T + biases. The recurrent bias of GRU's n is
@@ -283,9 +265,7 @@ class ForwardPass {
   void RunLayerSteps(const Layer& layer, const StepRange& steps, TeamMember* member) const {
     const Kernels<T>& kernels = model_.kernels;
     const int64_t depth = model_.gates * model_.output_size;
-    const bool computes_own = schedule_.input_products.value == InputProducts::kOwn;
     const auto run_step = [&](int64_t step, const StepPart& part, TeamMember* worker) {
-      if (computes_own) ComputeOwnInputProducts(layer, steps, step, part, worker);
       const StepPhase cells = {model_.units, kernels.lanes, model_.cell.forward_vectors,
                                depth,        step,          false};
       ForTiles(sequences_, cells, part, worker,

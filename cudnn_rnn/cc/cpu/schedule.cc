@@ -26,9 +26,9 @@ constexpr int64_t kStepWorthSharing = 4000;
 constexpr int64_t kMinBytesOfSharedPanels = int64_t(1) << 19;
 constexpr int64_t kMaxBytesOfSharedPanels = int64_t(1) << 20;
 constexpr int64_t kMinRowsPerShare = 4;
-constexpr int64_t kMinRowsPerBfloat16Share = 16;  // a tile of AMX
-// AMX: processors that have it have 2 MiB of L2 cache. R may fill it if a share has the rows of a
-// whole register tile: reading R again then costs less than a barrier and h' of other threads.
+// AMX: processors that have it have 2 MiB of L2 cache. R may fill it if a share has the rows of two
+// registers: reading R again then costs less than a barrier and h' of other threads.
+constexpr int64_t kMinRowsPerAmxShare = 8;
 constexpr int64_t kMaxBytesOfAmxPanels = int64_t(2) << 20;
 constexpr int64_t kMinRowsPerLargeAmxShare = 32;
 
@@ -59,11 +59,6 @@ int64_t ElementBytes(const RnnConfig& config) {
 CheckedSize GateRowBytes(const RnnConfig& config) {
   return CheckedSize(config.num_gates()) * config.num_units * config.num_directions() *
          ElementBytes(config);
-}
-
-// Returns the bytes of W's panels for a layer input of `width` columns, in all directions.
-CheckedSize InputPanelBytes(const RnnConfig& config, const KernelTraits& kernels, int64_t width) {
-  return GateRowBytes(config) * width * kernels.planes / kernels.vnni_factor;
 }
 
 bool AreEqual(const PassLengths& lengths, int64_t batch_size) {
@@ -124,8 +119,8 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   // An empty batch has no rows, even if num_steps * GateRowBytes overflows.
   const CheckedSize rows = CheckedSize(shape.num_steps) * shape.batch_size;
   const CheckedSize gates = GateRowBytes(config) * rows;
-  const CheckedSize panels =
-      InputPanelBytes(config, kernels, config.LayerInputSize(config.num_layers - 1));
+  const CheckedSize panels = GateRowBytes(config) * config.LayerInputSize(config.num_layers - 1) *
+                             kernels.planes / kernels.vnni_factor;  // of W, in all directions
   if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
   if (CheckedSize(kMaxBytesOfRereadPanels) < panels || gates < panels) {
     return {all, "W is too large to be read for every block"};
@@ -161,9 +156,9 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
   if (is_large && (!is_amx || kMaxBytesOfAmxPanels < RecurrentPanelBytes(config, kernels))) {
     return 1;
   }
-  const int64_t min_rows = is_large           ? kMinRowsPerLargeAmxShare
-                           : kernels.rounds() ? kMinRowsPerBfloat16Share
-                                              : kMinRowsPerShare;
+  const int64_t min_rows = is_large ? kMinRowsPerLargeAmxShare
+                           : is_amx ? kMinRowsPerAmxShare
+                                    : kMinRowsPerShare;
   return shape.batch_size < groups * min_rows ? 1 : groups;
 }
 
@@ -191,23 +186,11 @@ Decision<Division> StepDivision(const Schedule& schedule, const RnnConfig& confi
   return {Division::kTiles, "a step is worth a barrier"};
 }
 
-Decision<InputProducts> InputProductsOf(const Decision<bool>& keeps_input_panels, Division division,
-                                        const KernelTraits& kernels) {
-  if (!keeps_input_panels.value) return {InputProducts::kShared, keeps_input_panels.reason};
-  if (division == Division::kLayers) {
-    return {InputProducts::kOwn, "each thread runs a block of a layer"};
-  }
-  if (division != Division::kRows) return {InputProducts::kShared, "one large product"};
-  if (kernels.rounds()) return {InputProducts::kShared, "bfloat16 tiles need many rows"};
-  return {InputProducts::kOwn, "each thread needs those of its sequences"};
-}
-
 // In the order of the enumerators.
 const char* const kPackingNames[] = {"packed as a whole", "packed by tiles", "not packed"};
 const char* const kDivisionNames[] = {
     "all threads share each step", "one thread for each direction",
     "each thread has a share of the sequences", "a wavefront of layers"};
-const char* const kInputProductsNames[] = {"all threads together", "each thread its own"};
 const char* const kStorageNames[] = {"in the workspace", "in the reserve space"};
 
 template <typename Value, size_t size>
@@ -257,23 +240,6 @@ Decision<Storage> GateStorage(const RnnConfig& config, Pass pass) {
   return {Storage::kReserveSpace, "the gradients overwrite the gates"};
 }
 
-Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
-                                const KernelTraits& kernels, const Schedule& schedule, Pass pass) {
-  if (schedule.input_weights.value != Packing::kWhole) return {false, "W is not packed as a whole"};
-  if (schedule.concurrent_layers.value > 1) return {true, "layers run side by side"};
-  if (GateStorage(config, pass).value == Storage::kWorkspace &&
-      schedule.steps_per_block.value < shape.num_steps) {
-    return {true, "every block reads them"};
-  }
-  if (kernels.rounds()) return {false, "bfloat16 tiles need many rows"};
-  const int64_t widest = std::max(config.input_size, config.LayerInputSize(1));
-  if (CheckedSize(kMaxBytesOfRereadPanels) < InputPanelBytes(config, kernels, widest)) {
-    return {false, "W is large"};
-  }
-  if (!FitsCoreCache(config, kernels)) return {false, "R does not fit a core's cache"};
-  return {true, "each thread may compute those of its sequences"};
-}
-
 PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
                               const PassLengths& lengths, const PassThreads& threads) {
@@ -284,8 +250,6 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
   result.division =
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
-  result.input_products = InputProductsOf(KeepsInputPanels(config, shape, kernels, schedule, pass),
-                                          result.division.value, kernels);
   result.gates = GateStorage(config, pass);
   return result;
 }
@@ -310,9 +274,6 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
         MakePassSchedule(schedule, config, shape, kernels, pass,
                          {shape.num_steps, shape.num_steps * shape.batch_size}, threads);
     text += Line(name + " steps", decided.division, kDivisionNames);
-    if (name == "forward") {
-      text += Line("input products", decided.input_products, kInputProductsNames);
-    }
     text += Line(gates, decided.gates, kStorageNames);
   };
   add_pass("forward", is_training ? Pass::kTraining : Pass::kInference, "gates");

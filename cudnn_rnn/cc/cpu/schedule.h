@@ -51,12 +51,6 @@ enum class Division {
   kLayers,      // a wavefront: each thread runs a block of steps of another layer
 };
 
-// Who computes the input products, x W^T + biases, of a forward pass.
-enum class InputProducts {
-  kShared,  // all threads together, before the steps
-  kOwn,     // each thread those of the steps that it runs, just before these
-};
-
 enum class Storage { kWorkspace, kReserveSpace };
 
 enum class Pass {
@@ -85,7 +79,6 @@ struct Schedule {
 
 struct PassSchedule {
   Decision<Division> division;
-  Decision<InputProducts> input_products;  // of a forward pass
   // Of the gates in a forward pass, and of their gradients in a backward pass.
   Decision<Storage> gates;
   int64_t num_blocks;  // of steps, per layer, for Division::kLayers
@@ -123,14 +116,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
                               const SequenceShape& shape, const KernelTraits& kernels, Pass pass,
                               const PassLengths& lengths, const PassThreads& threads);
 
-// Parts of MakePassSchedule: the size of the workspace depends on these decisions.
-
+// Part of MakePassSchedule: the size of the workspace depends on it.
 Decision<Storage> GateStorage(const RnnConfig& config, Pass pass);
-
-// Whether W's panels remain while the steps of a forward pass run. If not, R's panels take their
-// memory.
-Decision<bool> KeepsInputPanels(const RnnConfig& config, const SequenceShape& shape,
-                                const KernelTraits& kernels, const Schedule& schedule, Pass pass);
 
 // Returns a text with one line for each decision about sequences of full length.
 std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
