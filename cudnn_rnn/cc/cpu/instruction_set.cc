@@ -156,7 +156,7 @@ InstructionSetChoice FastestForSplit(const Processor& processor) {
   if (!without_amx.empty()) return AsFloat(processor, without_amx);
   return {InstructionSet::kAmxBf16,
           Concatenate("for ", kMinSplitRows, " sequences or more (", kMinSplitRowsIfSmall,
-                      " with less than ", kMinUnitsToSplit, " units or ", kMinStepsToSplit,
+                      " with fewer than ", kMinUnitsToSplit, " units or ", kMinStepsToSplit,
                       " steps), with two bfloat16 numbers for each factor: the processor has AMX; "
                       "fewer are computed in float")};
 }
