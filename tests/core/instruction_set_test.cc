@@ -118,9 +118,10 @@ TEST(SplitFactorsUseAmxIfTheSystemPermitsIt) {
     ExpectChoice(processor, kSplit, InstructionSet::kAvx512, "computed in float; the processor or");
   }
   ExpectChoice(SapphireRapids(RequestAmx<EPERM>), kSplit, InstructionSet::kAvx512, "refuses");
-  ExpectChoice(SapphireRapids(RequestAmx<0>), kSplit, InstructionSet::kAmxBf16,
-               "for 8 sequences or more (16 with fewer than 96 units or 8 steps), with two bfloat16 "
-               "numbers for each factor");
+  ExpectChoice(
+      SapphireRapids(RequestAmx<0>), kSplit, InstructionSet::kAmxBf16,
+      "for 8 sequences or more (16 with fewer than 96 units or 8 steps), with two bfloat16 "
+      "numbers for each factor");
 }
 
 TEST(FactorsAreRoundedOnlyWhereThatIsFast) {
