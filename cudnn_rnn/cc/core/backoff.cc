@@ -20,7 +20,7 @@ inline void Pause() {
 void Backoff::Wait() {
   constexpr int64_t kPauses = 4000, kYields = 2000;
   ++num_waits_;
-  if (num_waits_ <= kPauses) {
+  if (pauses_ && num_waits_ <= kPauses) {
     Pause();
   } else if (num_waits_ <= kPauses + kYields) {
     std::this_thread::yield();

@@ -154,16 +154,18 @@ class Team {
   std::atomic<bool> has_failed_{false};
 };
 
-// A wait for other threads with backoff: pauses at first, then yields the core, and finally (after
-// milliseconds) sleeps.
+// A wait for other threads with backoff: pauses at first, unless other threads may want the core,
+// then yields the core, and finally (after milliseconds) sleeps.
 class Backoff {
  public:
+  explicit Backoff(bool pauses = true) : pauses_(pauses) {}
   void Wait();
   // Returns whether the wait since construction or Reset is longer than `nanoseconds`.
   bool IsOver(int64_t nanoseconds);
   void Reset() { num_waits_ = 0; }
 
  private:
+  const bool pauses_;
   int64_t num_waits_ = 0;
   std::chrono::steady_clock::time_point start_;  // first reading of the clock in this wait
 };

@@ -109,7 +109,7 @@ int64_t TeamRecruiter::Leave(Team* team, int64_t index, int64_t* num_recruitment
 }
 
 bool TeamRecruiter::Linger(int64_t nanoseconds, int64_t num_recruitments) {
-  Backoff patience;
+  Backoff patience(/*pauses=*/false);
   while (!patience.IsOver(nanoseconds) &&
          num_recruitments_.load(std::memory_order_acquire) == num_recruitments) {
     patience.Wait();
