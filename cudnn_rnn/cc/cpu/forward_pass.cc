@@ -22,10 +22,10 @@ class ForwardPass {
         tensors_(tensors),
         sequences_(sequences),
         is_training_(is_training),
+        pass_(is_training ? Pass::kTraining : Pass::kInference),
         dropout_call_index_(dropout_call_index),
         member_(member),
-        schedule_(
-            model.ScheduleOf(is_training ? Pass::kTraining : Pass::kInference, sequences, *member)),
+        schedule_(model.ScheduleOf(pass_, sequences, *member)),
         keeps_steps_(schedule_.gates.value == Storage::kReserveSpace),
         packs_step_weights_(model.schedule.recurrent_weights.value == Packing::kWhole) {}
 
@@ -50,8 +50,7 @@ class ForwardPass {
   std::vector<Layer> MakeLayers() const {
     const RnnConfig& config = model_.config;
     Arena arena(tensors_.workspace);
-    const ForwardWorkspace<T> workspace(model_, is_training_ ? Pass::kTraining : Pass::kInference,
-                                        &arena);
+    const ForwardWorkspace<T> workspace(model_, pass_, &arena);
     Arena packed_weights_arena(tensors_.packed_weights);
     const PackedWeights<T> packed_weights(model_, Pass::kInference, &packed_weights_arena);
     const bool packs_input_weights = model_.schedule.input_weights.value == Packing::kWhole;
@@ -102,8 +101,8 @@ class ForwardPass {
       ApplyDropout(layer, steps, member_);
       return;
     }
-    const int64_t steps_per_block = model_.schedule.steps_per_block.value;
-    if (!keeps_steps_ && steps_per_block < model_.shape.num_steps) {
+    if (model_.HasBlocksOfSteps(pass_)) {
+      const int64_t steps_per_block = model_.schedule.steps_per_block.value;
       RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
       // Both directions' panels of W may be in the same memory.
@@ -424,6 +423,7 @@ class ForwardPass {
   const ForwardTensors<T>& tensors_;
   const PackedSequences& sequences_;
   const bool is_training_;
+  const Pass pass_;
   const int64_t dropout_call_index_;
   TeamMember* const member_;
   const PassSchedule schedule_;

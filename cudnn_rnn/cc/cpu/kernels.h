@@ -216,7 +216,7 @@ struct KernelTraits {
   int64_t vnni_factor;       // terms of a sum per element of a panel: 1, or 2 for bfloat16
   int64_t depth_multiple;    // products are computed in blocks of this many terms
   int64_t depth_block;       // maximum terms of a k-block of a large product
-  int64_t row_multiple;      // rows per register of AMX: blocks of rows begin with a whole one
+  int64_t row_multiple;      // rows per AMX register, or 1: blocks of rows are multiples of it
   int64_t planes;            // bfloat16 numbers per factor, or 1
   int64_t core_cache_bytes;  // of this processor, not of the instruction set: see instruction_set.h
 

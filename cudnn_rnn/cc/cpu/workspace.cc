@@ -92,8 +92,7 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (layers > 1 || (!keeps_gates && schedule.steps_per_block.value < model.shape.num_steps)) {
-      // Every block of steps reads W.
+    if (layers > 1 || model.HasBlocksOfSteps(pass)) {
       input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
       recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
     } else {  // W of one direction is no longer needed when the next one or R is packed.
