@@ -80,7 +80,15 @@ void CheckTiles(const PackedSequences& sequences, const StepPhase& phase, const 
   Computed computed(sequences.batch_size(), phase.columns);
   ThreadRunner runner(num_threads);
   RunTeam(&runner, int64_t(1) << 40, [&](TeamMember* member) {
+    bool expects_next = false;
+    int64_t next_panel = 0;
     ForTiles(sequences, phase, part, member, [&](const StepTile& tile) {
+      // The last tile may be narrower.
+      EXPECT(!expects_next ||
+                 (next_panel <= tile.panel && tile.panel < next_panel + phase.tile_vectors),
+             "panels from ", next_panel, " on are prefetched, but panel ", tile.panel, " follows");
+      expects_next = tile.prefetch_distance != 0;
+      next_panel = tile.panel + tile.prefetch_distance;
       EXPECT(tile.column == tile.panel * phase.lanes && tile.step->index == phase.step);
       EXPECT(tile.columns <= phase.tile_vectors * phase.lanes, tile.columns);
       computed.Add(tile);
@@ -100,6 +108,19 @@ void CheckTiles(const PackedSequences& sequences, const StepPhase& phase, const 
                " threads");
       }
     }
+  }
+}
+
+TEST(TilesPrefetchTheOneThatFollows) {
+  const PackedSequences sequences(SequenceShape{/*num_steps=*/2, kMinRowsToPrefetch});
+  for (int64_t step : {0, 1}) {
+    std::vector<int64_t> distances;
+    TeamMember alone;
+    ForTiles(sequences, {/*columns=*/56, /*lanes=*/8, 2, /*depth=*/20, step, /*with_next=*/false},
+             {0, 1, 0, kMinRowsToPrefetch}, &alone,
+             [&](const StepTile& tile) { distances.push_back(tile.prefetch_distance); });
+    const int64_t ahead = step == 0 ? 2 : -2;
+    EXPECT(distances == std::vector<int64_t>({ahead, ahead, ahead, 0}), "step ", step);
   }
 }
 

@@ -299,7 +299,7 @@ class BackwardPass {
     factors.a_depth_stride = 1;
     factors.b_panel_stride = PanelSize(kernels, model_.gate_width);
     const T* panels = layer.recurrent_panels[tile.direction] + tile.panel * factors.b_panel_stride;
-    const bool prefetches = row == tile.first_row && product->rows >= kMinRowsToPrefetch;
+    const bool prefetches = row == tile.first_row && tile.prefetch_distance != 0;
     factors.rounded_a =
         layer.rounded_gate_gradients[tile.direction][(tile.step->index + 1) & 1].At(row, 0);
     // Rounded, the gradients of all gates are in one matrix.
@@ -312,7 +312,7 @@ class BackwardPass {
       factors.b = panels + PanelSize(kernels, first * model_.units);
       factors.depth = (end - first) * model_.units;
       factors.next_b =
-          prefetches ? factors.b + kernels.tile_vectors * factors.b_panel_stride : nullptr;
+          prefetches ? factors.b + tile.prefetch_distance * factors.b_panel_stride : nullptr;
       product->accumulate = first > 0;
       kernels.product(*product);
     }

@@ -287,8 +287,8 @@ class ForwardPass {
     cell.recurrent.b = layer.panels.recurrent[tile.direction] + tile.panel * panel_size;
     cell.recurrent.b_panel_stride = model_.gates == 1 ? panel_size : gate_size;
     cell.recurrent.depth = model_.output_size;
-    if (tile.end_row - tile.first_row >= kMinRowsToPrefetch) {
-      cell.recurrent.next_b = cell.recurrent.b + panel_size;
+    if (tile.prefetch_distance != 0) {
+      cell.recurrent.next_b = cell.recurrent.b + tile.prefetch_distance * panel_size;
     }
     cell.recurrent.a_depth_stride = 1;
     cell.gate_stride = model_.units;

@@ -82,6 +82,8 @@ struct StepTile {
   int64_t panel;    // first vector of columns
   int64_t column;   // first column
   int64_t columns;  // number of columns
+  // Vectors of columns from this tile to the next one, whose panels are to be prefetched; or 0.
+  int64_t prefetch_distance;
 };
 
 // Minimum rows of a step for prefetching the next tile's panels. With fewer rows a step is limited
@@ -192,6 +194,9 @@ void ForTiles(const PackedSequences& sequences, const StepPhase& phase, const St
         tile.panel = run.first_vector;
         run.first_vector += vectors;
       }
+      const bool prefetches =
+          run.first_vector < run.end_vector && tile.end_row - tile.first_row >= kMinRowsToPrefetch;
+      tile.prefetch_distance = prefetches ? (is_reversed ? -vectors : vectors) : 0;
       tile.column = tile.panel * phase.lanes;
       tile.columns = std::min(vectors * phase.lanes, phase.columns - tile.column);
       compute(tile);

@@ -170,12 +170,14 @@ class TileRegisters {
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
+#undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
 #define _tile_loadconfig(memory) emulated::TileRegisters::OfThread().Configure(memory)
 #define _tile_release() emulated::TileRegisters::OfThread().Release()
 #define _tile_zero(to) emulated::TileRegisters::OfThread().Zero(to)
 #define _tile_loadd(to, memory, stride) emulated::TileRegisters::OfThread().Load(to, memory, stride)
+#define _tile_stream_loadd(to, memory, stride) _tile_loadd(to, memory, stride)
 #define _tile_stored(from, memory, stride) \
   emulated::TileRegisters::OfThread().Store(from, memory, stride)
 #define _tile_dpbf16ps(to, left, right) \
