@@ -1,5 +1,5 @@
 // Compares plans with bfloat16 products, forward and backward, with plans in double whose products
-// round their factors in the same way.
+// round their factors in the same way; and passes with each other.
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cudnn_rnn/cc/core/float16.h"
+#include "cudnn_rnn/cc/cpu/schedule.h"
 #include "tests/core/plan_runner.h"
 #include "tests/core/problem_cases.h"
 #include "tests/core/testing.h"
@@ -131,6 +132,52 @@ TEST(ProductsOfBfloat16RoundTheirFactors) {
   for (const Kernels<float>* kernels : AllKernels<float>()) {
     if (kernels->rounds() && kernels->planes == 1) {
       CompareWithRoundedFactors(*kernels, rounding_kernels);
+    }
+  }
+}
+
+// With AMX, inference computes the input products in each step, training those of all steps before.
+TEST(InputProductsInStepsHaveTheSameBits) {
+  constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;
+  struct Case {
+    RnnMode mode;
+    Direction direction;
+    int64_t num_units, input_size, num_proj, num_steps, batch_size;
+    size_t lengths;
+  };
+  // Tiles of more than 64 rows are computed in parts.
+  const Case cases[] = {
+      {RnnMode::kLstm, kOne, 32, 20, 0, 7, 150, 0}, {RnnMode::kLstm, kBoth, 48, 70, 0, 5, 9, 3},
+      {RnnMode::kLstm, kOne, 64, 33, 17, 4, 70, 3}, {RnnMode::kGru, kBoth, 32, 1, 0, 5, 70, 2},
+      {RnnMode::kGru, kOne, 16, 40, 0, 1, 8, 0},    {RnnMode::kTanh, kOne, 75, 7, 0, 6, 33, 3},
+      {RnnMode::kRelu, kBoth, 37, 20, 0, 3, 65, 0},
+  };
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    if (kernels->row_multiple == 1 || kernels->planes > 1) continue;
+    for (const Case& test : cases) {
+      Problem problem;
+      problem.config = {test.mode, InputMode::kLinear, test.direction,  DataType::kFloat,
+                        2,         test.num_units,     test.input_size, test.num_proj};
+      problem.shape = {test.num_steps, test.batch_size};
+      problem.lengths = AllLengths(problem.shape)[test.lengths];
+      const Decision<bool> in_steps =
+          MakeSchedule(problem.config, problem.shape, *kernels).products_in_steps;
+      EXPECT(in_steps.value, problem.Text(), in_steps.reason);
+      std::unique_ptr<RnnPlan> plan;
+      EXPECT(CreateCpuPlan(problem.config, problem.shape, *kernels, &plan).ok(), problem.Text());
+      const Tensors given = MakeTensors(problem);
+      Tensors expected = given;
+      SerialRunner serial;
+      RunPlan(*plan, problem, {&serial}, /*is_training=*/true, &expected);
+      for (const int num_threads : {1, 2, 5}) {
+        ThreadRunner runner(num_threads, /*min_cycles_to_wait=*/0);
+        Tensors found = given;
+        RunPlan(*plan, problem, {&runner}, /*is_training=*/false, &found);
+        for (Vector Tensors::*values : {&Tensors::output, &Tensors::output_h, &Tensors::output_c}) {
+          EXPECT(SameBits(found.*values, expected.*values), problem.Text(), ", ", num_threads,
+                 " threads");
+        }
+      }
     }
   }
 }

@@ -33,6 +33,7 @@ constexpr KernelTraits kAvx2Double = {"avx2", /*lanes=*/4, 3, 1, 1, 192, 1, 1, 5
 constexpr KernelTraits kUnknownCache = {"avx2", 8, 3, 1, 1, 192, 1, 1, /*core_cache_bytes=*/0};
 constexpr KernelTraits kBfloat16 = {"avx512_bf16", 16, 3, /*vnni_factor=*/2, 2, 512, 1, 1, kMiB};
 constexpr KernelTraits kAmx = {"amx_bf16", 16, 4, /*vnni_factor=*/2, 32, 512, 16, 1, 2 * kMiB};
+constexpr KernelTraits kAmxSplit = {"amx_bf16", 16, 4, 2, 32, 512, 16, /*planes=*/2, 2 * kMiB};
 
 RnnConfig MakeConfig(RnnMode mode, int64_t num_layers, int64_t num_units,
                      Direction direction = Direction::kUnidirectional) {
@@ -89,8 +90,10 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 184, kOne, 35, 8, kAvx2, kWhole, kWhole, 1, kTiles},
       {2, 256, kOne, 35, 64, kAvx2, kWhole, kWhole, 1, kTiles},
       // R of at most 2 MiB, with AMX and at least 32 sequences per thread.
-      {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
-      {2, 512, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},
+      {2, 500, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
+      {2, 500, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},
+      // The steps read W, too.
+      {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
       {2, 513, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
       {2, 512, kOne, 35, 64, kBfloat16, kWhole, kWhole, 1, kTiles},
       // Decode steps.
@@ -192,6 +195,40 @@ TEST(ScheduleSharesSequences) {
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 2) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 3) == 1);
   EXPECT(groups(Direction::kBidirectional, {37, 37 * 20}, 4) == 2);
+}
+
+TEST(ScheduleOfProductsInSteps) {
+  struct Case {
+    int64_t units, steps, batch;
+    bool in_steps;
+    const KernelTraits& kernels = kAmx;
+    RnnMode mode = RnnMode::kLstm;
+  };
+  const Case cases[] = {
+      {256, 35, 20, true},
+      {256, 35, 20, false, kBfloat16},
+      {256, 35, 20, false, kAmxSplit},
+      {256, 35, 8, true},
+      {256, 35, 7, false},
+      {256, 1, 20, true},
+      // Gates that begin within a panel. Simple RNNs have one gate.
+      {250, 35, 20, false},
+      {250, 35, 20, true, kAmx, RnnMode::kTanh},
+      // W of more than 1 MiB: one sequence for 20 inputs.
+      {368, 35, 18, false},
+      {368, 35, 19, true},
+      {352, 35, 8, true},
+      // A wavefront.
+      {16, 37, 8, false},
+  };
+  for (const Case& test : cases) {
+    RnnConfig config = MakeConfig(test.mode, 2, test.units);
+    const SequenceShape shape = {test.steps, test.batch};
+    const Decision<bool> found = MakeSchedule(config, shape, test.kernels).products_in_steps;
+    EXPECT(found.value == test.in_steps, ProblemText(config, shape, {}), ": ", found.reason);
+    config.input_mode = InputMode::kSkip;
+    EXPECT(!MakeSchedule(config, shape, test.kernels).products_in_steps.value);
+  }
 }
 
 TEST(ScheduleOfStepsPerBlock) {

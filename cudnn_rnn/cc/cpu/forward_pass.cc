@@ -12,6 +12,10 @@
 namespace cudnn_rnn {
 namespace {
 
+// Products in steps: rows of a tile at a time, and elements between their rows in the L1 cache.
+constexpr int64_t kMaxRowsInStep = 64;
+constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
+
 template <typename T>
 class ForwardPass {
  public:
@@ -27,7 +31,8 @@ class ForwardPass {
         member_(member),
         schedule_(model.ScheduleOf(pass_, sequences, *member)),
         keeps_steps_(schedule_.gates.value == Storage::kReserveSpace),
-        packs_step_weights_(model.schedule.recurrent_weights.value == Packing::kWhole) {}
+        packs_step_weights_(model.schedule.recurrent_weights.value == Packing::kWhole),
+        has_products_in_steps_(model.HasProductsInSteps(pass_)) {}
 
   void Run() {
     if (sequences_.num_rows() == 0) {  // No steps: the states pass through unchanged.
@@ -84,6 +89,7 @@ class ForwardPass {
           layer.rounded_outputs[d][i] = workspace.rounded_outputs[2 * part + i];
         }
         layer.rounded_unprojected[d] = workspace.rounded_unprojected[part];
+        layer.rounded_input = workspace.rounded_input[0];
         layer.gates[d] = keeps_steps_ ? reserve.gates[d] : workspace.gates[d];
         layer.cell_states[d] = reserve.cell_states[d];
         layer.candidate_products[d] =
@@ -101,7 +107,12 @@ class ForwardPass {
       ApplyDropout(layer, steps, member_);
       return;
     }
-    if (model_.HasBlocksOfSteps(pass_)) {
+    if (has_products_in_steps_) {
+      for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
+      PackStepWeights(layer);
+      RoundInput(layer);
+      RunLayerSteps(layer, steps, member_);
+    } else if (model_.HasBlocksOfSteps(pass_)) {
       const int64_t steps_per_block = model_.schedule.steps_per_block.value;
       RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
@@ -130,6 +141,16 @@ class ForwardPass {
       }
       RunLayerSteps(part, steps, member_);
     }
+  }
+
+  // Rounds x of all steps.
+  void RoundInput(const Layer& layer) {
+    const Kernels<T>& kernels = model_.kernels;
+    const int64_t width = model_.layout.InputWeightColumns(layer.index);
+    member_->ForEach(sequences_.num_rows(), width, [&](int64_t begin, int64_t end) {
+      kernels.round_rows({layer.input + begin * width, width, 1}, end - begin, width,
+                         PaddedDepth(kernels, width), layer.rounded_input.At(begin, 0));
+    });
   }
 
   // Returns the packed rows of a direction's steps.
@@ -168,9 +189,17 @@ class ForwardPass {
     const T* recurrent_bias = input_bias + model_.gate_width;
     const int64_t shared_biases = model_.shared_gates() * model_.units;
     T* const bias = layer.bias[direction];
+    const int64_t lanes = model_.kernels.lanes, units = model_.units, gates = model_.gates;
     member_->Single([&] {
-      for (int64_t j = 0; j < model_.gate_width; ++j) {
-        bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
+      for (int64_t first = 0; first < model_.gate_width; first += units) {
+        // In steps, the biases of a tile's gates are side by side.
+        T* target = bias + (has_products_in_steps_ ? first / units * lanes : first);
+        for (int64_t j = first; j < first + units; j += lanes) {
+          for (int64_t i = j; i < std::min(j + lanes, first + units); ++i) {
+            target[i - j] = i < shared_biases ? input_bias[i] + recurrent_bias[i] : input_bias[i];
+          }
+          target += has_products_in_steps_ ? gates * lanes : lanes;
+        }
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
@@ -297,14 +326,55 @@ class ForwardPass {
     cell.keeps_gates = keeps_steps_;
     for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
       cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
-      PointCell(layer, tile, row, &cell);
-      model_.cell.forward(cell);
-      model_.RoundPart({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units,
-                       model_.config.has_projection()
-                           ? layer.rounded_unprojected[tile.direction]
-                           : layer.RoundedOutputs(tile, tile.step->index),
-                       row, tile.column);
+      if (has_products_in_steps_) {
+        cell.rows = std::min(cell.rows, kMaxRowsInStep);
+        RunCellWithInput(layer, tile, row, &cell);
+      } else {
+        RunCell(layer, tile, row, &cell);
+      }
     }
+  }
+
+  void RunCell(const Layer& layer, const StepTile& tile, int64_t row, ForwardTile<T>* cell) const {
+    PointCell(layer, tile, row, cell);
+    model_.cell.forward(*cell);
+    model_.RoundPart({cell->h, cell->h_row_stride, 1}, cell->rows, cell->units,
+                     model_.config.has_projection() ? layer.rounded_unprojected[tile.direction]
+                                                    : layer.RoundedOutputs(tile, tile.step->index),
+                     row, tile.column);
+  }
+
+  // Not inlined: elsewhere the buffer only costs time.
+  __attribute__((noinline)) void RunCellWithInput(const Layer& layer, const StepTile& tile,
+                                                  int64_t row, ForwardTile<T>* cell) const {
+    alignas(64) T products[kMaxRowsInStep * kInputProductStride];
+    MultiplyInput(layer, tile, row, products, cell);
+    RunCell(layer, tile, row, cell);
+  }
+
+  // Computes the input products of a tile's rows from `row` on, [kMaxRowsInStep,
+  // kInputProductStride].
+  void MultiplyInput(const Layer& layer, const StepTile& tile, int64_t row, T* products,
+                     ForwardTile<T>* cell) const {
+    const Kernels<T>& kernels = model_.kernels;
+    const int64_t gates = model_.gates, d = tile.direction;
+    const int64_t columns = model_.layout.InputWeightColumns(layer.index);
+    const int64_t panel_size = PanelSize(kernels, columns);
+    ProductTile<T> product = ProductTile<T>();
+    product.rows = cell->rows;
+    product.columns = gates == 1 ? tile.columns : gates * kernels.lanes;
+    product.factors.rounded_a = layer.rounded_input.At(tile.step->first + row, 0);
+    product.factors.depth = columns;
+    product.factors.b = layer.panels.input_weights[d] + tile.panel * panel_size;
+    product.factors.b_panel_stride =
+        gates == 1 ? panel_size : model_.units / kernels.lanes * panel_size;
+    product.bias = layer.bias[d] + tile.panel * gates * kernels.lanes;
+    product.c = products;
+    product.c_row_stride = kInputProductStride;
+    kernels.product(product);
+    cell->gates = products;
+    cell->gate_stride = kernels.lanes;
+    cell->gate_row_stride = kInputProductStride;
   }
 
   // Computes h = W (o * tanh(c)) with the projection W [P, H].
@@ -348,9 +418,11 @@ class ForwardPass {
     cell->recurrent.a = previous.data;
     cell->recurrent.a_row_stride = previous.row_stride;
     cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
-    cell->gates = layer.gates[d] +
-                  (step.first + row - layer.first_gate_row[d]) * model_.gate_row_stride +
-                  tile.column;
+    if (!has_products_in_steps_) {
+      cell->gates = layer.gates[d] +
+                    (step.first + row - layer.first_gate_row[d]) * model_.gate_row_stride +
+                    tile.column;
+    }
     if (model_.config.has_projection()) {
       cell->h = layer.unprojected[d] + unit;
       cell->h_row_stride = units;
@@ -429,6 +501,7 @@ class ForwardPass {
   const PassSchedule schedule_;
   const bool keeps_steps_;         // whether gates, c and R_n h' of all steps are kept
   const bool packs_step_weights_;  // whether R and the projection are packed as a whole
+  const bool has_products_in_steps_;
 };
 
 }  // namespace

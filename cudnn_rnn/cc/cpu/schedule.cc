@@ -50,6 +50,13 @@ constexpr int64_t kStepsPerBlock = 8;
 constexpr int64_t kGateBytesPerBlock = int64_t(2) << 20;
 constexpr int64_t kMaxBytesOfRereadPanels = int64_t(8) << 20;
 
+// Input products in the steps: their sums stay in the L1 cache, but every step reads W. That pays
+// if W is small, or if the gates of a step, which are not written and read again, are large beside
+// it.
+constexpr int64_t kMinRowsToRereadWeights = 8;
+constexpr int64_t kMaxBytesReadInSteps = int64_t(1) << 20;
+constexpr int64_t kMaxInputsPerRow = 20;
+
 // Returns the bytes of an element of the engine's buffers.
 int64_t ElementBytes(const RnnConfig& config) {
   return config.data_type == DataType::kDouble ? 8 : 4;
@@ -111,6 +118,25 @@ Decision<Packing> InputWeightPacking(const SequenceShape& shape, const KernelTra
   return {Packing::kByTile, "at most 64 rows (steps * sequences)"};
 }
 
+Decision<bool> ProductsInSteps(const RnnConfig& config, const SequenceShape& shape,
+                               const KernelTraits& kernels, const Schedule& schedule) {
+  if (kernels.row_multiple == 1) return {false, "the kernels are not those of AMX"};
+  if (kernels.planes > 1) return {false, "factors are split"};
+  if (schedule.recurrent_weights.value != Packing::kWhole) return {false, "W is not packed"};
+  if (schedule.concurrent_layers.value > 1) return {false, "the wavefront has blocks of its own"};
+  if (config.skips_input_projection()) return {false, "the first layer has no W"};
+  if (config.num_gates() > 1 && config.num_units % kernels.lanes != 0) {
+    return {false, "the panels of W's gates overlap"};
+  }
+  if (shape.batch_size < kMinRowsToRereadWeights) return {false, "fewer than 8 sequences"};
+  const int64_t inputs = std::max(config.input_size, config.LayerInputSize(config.num_layers - 1));
+  const CheckedSize bytes = CheckedSize(inputs) * config.num_gates() * config.num_units * 2;
+  if (kMaxBytesReadInSteps < bytes && CheckedSize(shape.batch_size) * kMaxInputsPerRow < inputs) {
+    return {false, "W is large beside the gates of a step"};
+  }
+  return {true, "the gates of a tile stay in the L1 cache"};
+}
+
 Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& shape,
                                 const KernelTraits& kernels, const Schedule& schedule) {
   const int64_t all = shape.num_steps;
@@ -146,14 +172,16 @@ bool FitsCoreCache(const RnnConfig& config, const KernelTraits& kernels) {
 // Returns the number of shares for Division::kRows, or 1 if it does not apply. Shares of sequences
 // of different lengths would be uneven.
 int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const KernelTraits& kernels,
-                  const PassLengths& lengths, const PassThreads& threads) {
+                  const PassLengths& lengths, const PassThreads& threads,
+                  bool has_products_in_steps) {
   const int64_t directions = config.num_directions();
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
   if (!AreEqual(lengths, shape.batch_size)) return 1;
   const int64_t groups = threads.count / directions;
   const bool is_large = !FitsCoreCache(config, kernels);
   const bool is_amx = kernels.row_multiple > 1;
-  if (is_large && (!is_amx || kMaxBytesOfAmxPanels < RecurrentPanelBytes(config, kernels))) {
+  if (is_large && (!is_amx || has_products_in_steps ||
+                   kMaxBytesOfAmxPanels < RecurrentPanelBytes(config, kernels))) {
     return 1;
   }
   const int64_t min_rows = is_large ? kMinRowsPerLargeAmxShare
@@ -191,6 +219,7 @@ const char* const kPackingNames[] = {"packed as a whole", "packed by tiles", "no
 const char* const kDivisionNames[] = {
     "all threads share each step", "one thread for each direction",
     "each thread has a share of the sequences", "a wavefront of layers"};
+const char* const kProductNames[] = {"before the steps", "in each step"};
 const char* const kStorageNames[] = {"in the workspace", "in the reserve space"};
 
 template <typename Value, size_t size>
@@ -219,6 +248,7 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   schedule.recurrent_weights = RecurrentWeightPacking(shape, kernels);
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
+  schedule.products_in_steps = ProductsInSteps(config, shape, kernels, schedule);
   schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
   return schedule;
 }
@@ -246,7 +276,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
   PassSchedule result;
   result.num_blocks =
       std::min(kBlocksPerLayer * config.num_layers, lengths.longest / kStepsPerBlock);
-  result.row_groups = RowGroups(config, shape, kernels, lengths, threads);
+  result.row_groups = RowGroups(config, shape, kernels, lengths, threads,
+                                pass == Pass::kInference && schedule.products_in_steps.value);
   result.division =
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
@@ -267,6 +298,7 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
   text += Line("forward R", schedule.recurrent_weights, kPackingNames);
   text += Concatenate("concurrent layers: ", schedule.concurrent_layers.value, " (",
                       schedule.concurrent_layers.reason, ")\n");
+  text += Line("input products of inference", schedule.products_in_steps, kProductNames);
   text += Concatenate("gates in the workspace: of ", schedule.steps_per_block.value,
                       " steps at a time (", schedule.steps_per_block.reason, ")\n");
   const auto add_pass = [&](const std::string& name, Pass pass, const std::string& gates) {

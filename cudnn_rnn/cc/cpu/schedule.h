@@ -75,6 +75,8 @@ struct Schedule {
   // The number of steps whose input products are computed at a time, if the workspace holds the
   // gates.
   Decision<int64_t> steps_per_block;
+  // Whether each tile of an inference step computes its input products itself, in the L1 cache.
+  Decision<bool> products_in_steps;
 };
 
 struct PassSchedule {

@@ -10,13 +10,13 @@ Parts<T> TakeParts(Arena* arena, CheckedSize count, CheckedSize size) {
   return {arena->Take<T>(count * size), size.value()};
 }
 
-// Takes matrices [B, columns], if the kernels round.
+// Takes matrices [rows, columns], if the kernels round.
 template <typename T>
-RoundedParts TakeRounded(Arena* arena, const EngineModel<T>& model, int64_t count,
+RoundedParts TakeRounded(Arena* arena, const EngineModel<T>& model, int64_t count, CheckedSize rows,
                          int64_t columns) {
   if (!model.kernels.rounds()) return RoundedParts();
   const CheckedSize row_stride = RoundedRowStride(CheckedSize(columns));
-  const CheckedSize plane = CheckedSize(model.shape.batch_size) * row_stride;
+  const CheckedSize plane = rows * row_stride;
   const int64_t planes = model.kernels.planes;
   return {TakeParts<uint16_t>(arena, count, plane * planes), row_stride.value(),
           planes > 1 ? plane.value() : 0};
@@ -87,12 +87,14 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   const int64_t pseudo_layers = layers * model.directions;
   const bool is_training = pass == Pass::kTraining;
   const bool keeps_gates = GateStorage(config, pass).value == Storage::kReserveSpace;
+  const bool in_steps = model.HasProductsInSteps(pass);
+  const CheckedSize batch = model.shape.batch_size;
   if (schedule.recurrent_weights.value == Packing::kWhole) {
     const bool packs_input_weights = schedule.input_weights.value == Packing::kWhole;
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (layers > 1 || model.HasBlocksOfSteps(pass)) {
+    if (layers > 1 || in_steps || model.HasBlocksOfSteps(pass)) {
       input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
       recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
     } else {  // W of one direction is no longer needed when the next one or R is packed.
@@ -103,17 +105,17 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
     if (config.has_projection()) {
       projection_panels = TakeParts<T>(arena, pseudo_layers,
                                        model.ProjectionPanelElements(/*for_gradients=*/false));
-      rounded_unprojected = TakeRounded(arena, model, pseudo_layers, model.units);
+      rounded_unprojected = TakeRounded(arena, model, pseudo_layers, batch, model.units);
     }
-    rounded_outputs = TakeRounded(arena, model, 2 * pseudo_layers, model.output_size);
+    rounded_outputs = TakeRounded(arena, model, 2 * pseudo_layers, batch, model.output_size);
+    if (in_steps) rounded_input = TakeRounded(arena, model, 1, model.max_rows, model.WidestInput());
   }
   bias = TakeParts<T>(arena, pseudo_layers, model.gate_width);
-  const CheckedSize state_elements = CheckedSize(model.shape.batch_size) * model.units;
+  const CheckedSize state_elements = batch * model.units;
   if (!keeps_gates) {
-    const CheckedSize gate_rows =
-        CheckedSize(schedule.steps_per_block.value) * model.shape.batch_size;
+    const CheckedSize gate_rows = batch * schedule.steps_per_block.value;
     for (int64_t d = 0; d < model.directions; ++d) {
-      gates[d] = arena->Take<T>(gate_rows * model.gate_row_stride);
+      if (!in_steps) gates[d] = arena->Take<T>(gate_rows * model.gate_row_stride);
       if (schedule.recurrent_weights.value != Packing::kWhole && config.mode == RnnMode::kGru) {
         candidate_products[d] = arena->Take<T>(state_elements);
       }
@@ -160,6 +162,7 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
   const RnnConfig& config = model.config;
   const int64_t layers = model.schedule.concurrent_layers.value;
   const int64_t pseudo_layers = layers * model.directions;
+  const CheckedSize batch = model.shape.batch_size;
   const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/true);
   const CheckedSize input_weights = model.PanelElements(model.gate_width, model.WidestInput());
   // R shares its memory with the operands of the large products, which begin after the steps.
@@ -183,9 +186,10 @@ BackwardWorkspace<T>::BackwardWorkspace(const EngineModel<T>& model, Pass pass, 
     projection_panels =
         TakeParts<T>(arena, pseudo_layers, model.ProjectionPanelElements(/*for_gradients=*/true));
     projected_gradients = TakeParts<T>(arena, pseudo_layers, model.max_rows * model.output_size);
-    rounded_projected_gradients = TakeRounded(arena, model, pseudo_layers, model.output_size);
+    rounded_projected_gradients =
+        TakeRounded(arena, model, pseudo_layers, batch, model.output_size);
   }
-  rounded_gate_gradients = TakeRounded(arena, model, 2 * pseudo_layers, model.gate_width);
+  rounded_gate_gradients = TakeRounded(arena, model, 2 * pseudo_layers, batch, model.gate_width);
   if (config.num_layers == 1) return;
   output_gradients[0] = arena->Take<T>(model.max_rows * model.output_width);
   if (config.num_layers > 2) {

@@ -70,15 +70,16 @@ struct ForwardWorkspace {
   // For each concurrent layer and direction. Panels are null unless weights are packed as a whole.
   Parts<T> input_weight_panels;  // W; unless W is used again after the first steps, all directions
                                  // share the memory of recurrent_panels
-  Parts<T> bias;                 // [G * H] added to x W^T
+  Parts<T> bias;  // [G * H] added to x W^T; for products in steps [H / lanes, G, lanes]
   Parts<T> recurrent_panels;
   Parts<T> projection_panels;  // null without a projection
   Parts<T> unprojected;        // [B, H]; null without a projection or if the reserve space holds it
   // For each concurrent layer and direction; null unless the kernels round.
   RoundedParts rounded_outputs;      // [2, B, P] h of even and of odd steps
   RoundedParts rounded_unprojected;  // [B, H] of one step, with a projection only
+  RoundedParts rounded_input;        // one [N, I], for products in steps only
   // Shared by the layers; null if the reserve space holds them.
-  T* gates[2] = {};               // [steps_per_block * B, G * H]
+  T* gates[2] = {};               // [steps_per_block * B, G * H]; null for products in steps
   T* candidate_products[2] = {};  // [B, H] GRU's R_n h', only for a single step
   T* outputs[2] = {};             // [N, D * P] of inner layers, alternating by layer
   T* dropped = nullptr;           // [N, D * P] a layer's output after dropout; training only
