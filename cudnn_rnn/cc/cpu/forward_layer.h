@@ -1,11 +1,13 @@
 // The buffers of one layer in a forward pass, of many steps (forward_pass.h) or of a single one
-// (decode_step.h).
+// (decode_step.h); and input products that the steps compute themselves.
 #ifndef CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 #define CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 
 #include <cstdint>
 
+#include "cudnn_rnn/cc/core/team.h"
 #include "cudnn_rnn/cc/cpu/dropout.h"
+#include "cudnn_rnn/cc/cpu/engine_model.h"
 #include "cudnn_rnn/cc/cpu/kernels.h"
 #include "cudnn_rnn/cc/cpu/steps.h"
 #include "cudnn_rnn/cc/cpu/workspace.h"
@@ -35,6 +37,48 @@ struct ForwardLayer {
     return rounded_outputs[tile.direction][step & 1];
   }
 };
+
+// Products in steps: rows of a tile at a time, and elements between their rows in the L1 cache.
+constexpr int64_t kMaxRowsInStep = 64;
+constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
+
+// Rounds x of all steps.
+template <typename T>
+void RoundInput(const EngineModel<T>& model, int64_t num_rows, const ForwardLayer<T>& layer,
+                TeamMember* member) {
+  const Kernels<T>& kernels = model.kernels;
+  const int64_t width = model.layout.InputWeightColumns(layer.index);
+  member->ForEach(num_rows, width, [&](int64_t begin, int64_t end) {
+    kernels.round_rows({layer.input + begin * width, width, 1}, end - begin, width,
+                       PaddedDepth(kernels, width), layer.rounded_input.At(begin, 0));
+  });
+}
+
+// Computes the input products of a tile's rows from `row` on, [kMaxRowsInStep,
+// kInputProductStride], and points the cell to them.
+template <typename T>
+void MultiplyInput(const EngineModel<T>& model, const ForwardLayer<T>& layer, const StepTile& tile,
+                   int64_t row, T* products, ForwardTile<T>* cell) {
+  const Kernels<T>& kernels = model.kernels;
+  const int64_t gates = model.gates, d = tile.direction;
+  const int64_t columns = model.layout.InputWeightColumns(layer.index);
+  const int64_t panel_size = PanelSize(kernels, columns);
+  ProductTile<T> product = ProductTile<T>();
+  product.rows = cell->rows;
+  product.columns = gates == 1 ? tile.columns : gates * kernels.lanes;
+  product.factors.rounded_a = layer.rounded_input.At(tile.step->first + row, 0);
+  product.factors.depth = columns;
+  product.factors.b = layer.panels.input_weights[d] + tile.panel * panel_size;
+  product.factors.b_panel_stride =
+      gates == 1 ? panel_size : model.units / kernels.lanes * panel_size;
+  product.bias = layer.bias[d] + tile.panel * gates * kernels.lanes;
+  product.c = products;
+  product.c_row_stride = kInputProductStride;
+  kernels.product(product);
+  cell->gates = products;
+  cell->gate_stride = kernels.lanes;
+  cell->gate_row_stride = kInputProductStride;
+}
 
 }  // namespace cudnn_rnn
 

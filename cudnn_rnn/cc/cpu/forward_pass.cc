@@ -12,10 +12,6 @@
 namespace cudnn_rnn {
 namespace {
 
-// Products in steps: rows of a tile at a time, and elements between their rows in the L1 cache.
-constexpr int64_t kMaxRowsInStep = 64;
-constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
-
 template <typename T>
 class ForwardPass {
  public:
@@ -110,7 +106,7 @@ class ForwardPass {
     if (has_products_in_steps_) {
       for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
       PackStepWeights(layer);
-      RoundInput(layer);
+      RoundInput(model_, sequences_.num_rows(), layer, member_);
       RunLayerSteps(layer, steps, member_);
     } else if (model_.HasBlocksOfSteps(pass_)) {
       const int64_t steps_per_block = model_.schedule.steps_per_block.value;
@@ -141,16 +137,6 @@ class ForwardPass {
       }
       RunLayerSteps(part, steps, member_);
     }
-  }
-
-  // Rounds x of all steps.
-  void RoundInput(const Layer& layer) {
-    const Kernels<T>& kernels = model_.kernels;
-    const int64_t width = model_.layout.InputWeightColumns(layer.index);
-    member_->ForEach(sequences_.num_rows(), width, [&](int64_t begin, int64_t end) {
-      kernels.round_rows({layer.input + begin * width, width, 1}, end - begin, width,
-                         PaddedDepth(kernels, width), layer.rounded_input.At(begin, 0));
-    });
   }
 
   // Returns the packed rows of a direction's steps.
@@ -348,33 +334,8 @@ class ForwardPass {
   __attribute__((noinline)) void RunCellWithInput(const Layer& layer, const StepTile& tile,
                                                   int64_t row, ForwardTile<T>* cell) const {
     alignas(64) T products[kMaxRowsInStep * kInputProductStride];
-    MultiplyInput(layer, tile, row, products, cell);
+    MultiplyInput(model_, layer, tile, row, products, cell);
     RunCell(layer, tile, row, cell);
-  }
-
-  // Computes the input products of a tile's rows from `row` on, [kMaxRowsInStep,
-  // kInputProductStride].
-  void MultiplyInput(const Layer& layer, const StepTile& tile, int64_t row, T* products,
-                     ForwardTile<T>* cell) const {
-    const Kernels<T>& kernels = model_.kernels;
-    const int64_t gates = model_.gates, d = tile.direction;
-    const int64_t columns = model_.layout.InputWeightColumns(layer.index);
-    const int64_t panel_size = PanelSize(kernels, columns);
-    ProductTile<T> product = ProductTile<T>();
-    product.rows = cell->rows;
-    product.columns = gates == 1 ? tile.columns : gates * kernels.lanes;
-    product.factors.rounded_a = layer.rounded_input.At(tile.step->first + row, 0);
-    product.factors.depth = columns;
-    product.factors.b = layer.panels.input_weights[d] + tile.panel * panel_size;
-    product.factors.b_panel_stride =
-        gates == 1 ? panel_size : model_.units / kernels.lanes * panel_size;
-    product.bias = layer.bias[d] + tile.panel * gates * kernels.lanes;
-    product.c = products;
-    product.c_row_stride = kInputProductStride;
-    kernels.product(product);
-    cell->gates = products;
-    cell->gate_stride = kernels.lanes;
-    cell->gate_row_stride = kInputProductStride;
   }
 
   // Computes h = W (o * tanh(c)) with the projection W [P, H].
