@@ -152,13 +152,10 @@ struct EngineModel {
                             {sequences.num_steps(), sequences.num_rows()},
                             {member.team_size(), member.min_cycles_to_wait()});
   }
-  // Returns whether the steps of a pass compute their input products themselves.
-  bool HasProductsInSteps(Pass pass) const {
-    return pass == Pass::kInference && schedule.products_in_steps.value;
-  }
   // Returns whether a pass computes the input products in blocks of steps, each of which reads W.
   bool HasBlocksOfSteps(Pass pass) const {
-    return !HasProductsInSteps(pass) && GateStorage(config, pass).value == Storage::kWorkspace &&
+    return !schedule.HasProductsInSteps(pass) &&
+           GateStorage(config, pass).value == Storage::kWorkspace &&
            schedule.steps_per_block.value < shape.num_steps;
   }
   int64_t StepCost(int64_t depth) const {

@@ -3,6 +3,7 @@
 #ifndef CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 #define CUDNN_RNN_CC_CPU_FORWARD_LAYER_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cudnn_rnn/cc/core/team.h"
@@ -19,8 +20,8 @@ template <typename T>
 struct ForwardLayer {
   int64_t index;
   LayerPanels<T> panels;  // null if weights are not packed as a whole
-  T* bias[2];             // see ForwardWorkspace
-  T* unprojected[2];      // [N, H] if all steps are kept, otherwise [B, H]
+  T* bias[2];
+  T* unprojected[2];  // [N, H] if all steps are kept, otherwise [B, H]
   T* gates[2];
   int64_t first_gate_row[2];            // the packed row that `gates` begin with
   T* cell_states[2];                    // null unless all steps are kept
@@ -38,7 +39,8 @@ struct ForwardLayer {
   }
 };
 
-// Products in steps: rows of a tile at a time, and elements between their rows in the L1 cache.
+// Input products in steps: the maximum rows per product, and the row stride of its result, which
+// stays in the L1 cache.
 constexpr int64_t kMaxRowsInStep = 64;
 constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
 
@@ -71,7 +73,12 @@ void MultiplyInput(const EngineModel<T>& model, const ForwardLayer<T>& layer, co
   product.factors.b = layer.panels.input_weights[d] + tile.panel * panel_size;
   product.factors.b_panel_stride =
       gates == 1 ? panel_size : model.units / kernels.lanes * panel_size;
-  product.bias = layer.bias[d] + tile.panel * gates * kernels.lanes;
+  alignas(64) T bias[kInputProductStride];  // [gates, lanes]
+  for (int64_t g = 0; g < gates; ++g) {
+    std::copy_n(layer.bias[d] + g * model.units + tile.column, tile.columns,
+                bias + g * kernels.lanes);
+  }
+  product.bias = bias;
   product.c = products;
   product.c_row_stride = kInputProductStride;
   kernels.product(product);

@@ -28,7 +28,7 @@ class ForwardPass {
         schedule_(model.ScheduleOf(pass_, sequences, *member)),
         keeps_steps_(schedule_.gates.value == Storage::kReserveSpace),
         packs_step_weights_(model.schedule.recurrent_weights.value == Packing::kWhole),
-        has_products_in_steps_(model.HasProductsInSteps(pass_)) {}
+        has_products_in_steps_(model.schedule.HasProductsInSteps(pass_)) {}
 
   void Run() {
     if (sequences_.num_rows() == 0) {  // No steps: the states pass through unchanged.
@@ -175,17 +175,9 @@ class ForwardPass {
     const T* recurrent_bias = input_bias + model_.gate_width;
     const int64_t shared_biases = model_.shared_gates() * model_.units;
     T* const bias = layer.bias[direction];
-    const int64_t lanes = model_.kernels.lanes, units = model_.units, gates = model_.gates;
     member_->Single([&] {
-      for (int64_t first = 0; first < model_.gate_width; first += units) {
-        // In steps, the biases of a tile's gates are side by side.
-        T* target = bias + (has_products_in_steps_ ? first / units * lanes : first);
-        for (int64_t j = first; j < first + units; j += lanes) {
-          for (int64_t i = j; i < std::min(j + lanes, first + units); ++i) {
-            target[i - j] = i < shared_biases ? input_bias[i] + recurrent_bias[i] : input_bias[i];
-          }
-          target += has_products_in_steps_ ? gates * lanes : lanes;
-        }
+      for (int64_t j = 0; j < model_.gate_width; ++j) {
+        bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
       }
     });
     const int64_t columns = layout.InputWeightColumns(layer.index);
@@ -330,7 +322,7 @@ class ForwardPass {
                      row, tile.column);
   }
 
-  // Not inlined: elsewhere the buffer only costs time.
+  // Not inlined, so that steps without input products do not reserve the buffer.
   __attribute__((noinline)) void RunCellWithInput(const Layer& layer, const StepTile& tile,
                                                   int64_t row, ForwardTile<T>* cell) const {
     alignas(64) T products[kMaxRowsInStep * kInputProductStride];

@@ -50,9 +50,8 @@ constexpr int64_t kStepsPerBlock = 8;
 constexpr int64_t kGateBytesPerBlock = int64_t(2) << 20;
 constexpr int64_t kMaxBytesOfRereadPanels = int64_t(8) << 20;
 
-// Input products in the steps: their sums stay in the L1 cache, but every step reads W. That pays
-// if W is small, or if the gates of a step, which are not written and read again, are large beside
-// it.
+// Input products in the steps: the gates stay in the L1 cache instead of being written and read
+// again, but every step reads W. Reading W pays if W is small or if a step has many rows of gates.
 constexpr int64_t kMinRowsToRereadWeights = 8;
 constexpr int64_t kMaxBytesReadInSteps = int64_t(1) << 20;
 constexpr int64_t kMaxInputsPerRow = 20;
@@ -126,7 +125,7 @@ Decision<bool> ProductsInSteps(const RnnConfig& config, const SequenceShape& sha
   if (schedule.concurrent_layers.value > 1) return {false, "the wavefront has blocks of its own"};
   if (config.skips_input_projection()) return {false, "the first layer has no W"};
   if (config.num_gates() > 1 && config.num_units % kernels.lanes != 0) {
-    return {false, "the panels of W's gates overlap"};
+    return {false, "a gate begins within a panel of W"};
   }
   if (shape.batch_size < kMinRowsToRereadWeights) return {false, "fewer than 8 sequences"};
   const int64_t inputs = std::max(config.input_size, config.LayerInputSize(config.num_layers - 1));
@@ -276,8 +275,8 @@ PassSchedule MakePassSchedule(const Schedule& schedule, const RnnConfig& config,
   PassSchedule result;
   result.num_blocks =
       std::min(kBlocksPerLayer * config.num_layers, lengths.longest / kStepsPerBlock);
-  result.row_groups = RowGroups(config, shape, kernels, lengths, threads,
-                                pass == Pass::kInference && schedule.products_in_steps.value);
+  result.row_groups =
+      RowGroups(config, shape, kernels, lengths, threads, schedule.HasProductsInSteps(pass));
   result.division =
       StepDivision(schedule, config, shape.batch_size, kernels, pass, result, threads);
   if (result.division.value != Division::kRows) result.row_groups = 1;
@@ -298,9 +297,11 @@ std::string ExplainSchedule(const RnnConfig& config, const SequenceShape& shape,
   text += Line("forward R", schedule.recurrent_weights, kPackingNames);
   text += Concatenate("concurrent layers: ", schedule.concurrent_layers.value, " (",
                       schedule.concurrent_layers.reason, ")\n");
-  text += Line("input products of inference", schedule.products_in_steps, kProductNames);
-  text += Concatenate("gates in the workspace: of ", schedule.steps_per_block.value,
-                      " steps at a time (", schedule.steps_per_block.reason, ")\n");
+  if (!is_training) text += Line("input products", schedule.products_in_steps, kProductNames);
+  if (!schedule.HasProductsInSteps(is_training ? Pass::kTraining : Pass::kInference)) {
+    text += Concatenate("gates in the workspace: of ", schedule.steps_per_block.value,
+                        " steps at a time (", schedule.steps_per_block.reason, ")\n");
+  }
   const auto add_pass = [&](const std::string& name, Pass pass, const std::string& gates) {
     const PassSchedule decided =
         MakePassSchedule(schedule, config, shape, kernels, pass,

@@ -75,8 +75,11 @@ struct Schedule {
   // The number of steps whose input products are computed at a time, if the workspace holds the
   // gates.
   Decision<int64_t> steps_per_block;
-  // Whether each tile of an inference step computes its input products itself, in the L1 cache.
+  // Whether each tile of an inference step computes its own input products, in the L1 cache.
   Decision<bool> products_in_steps;
+  bool HasProductsInSteps(Pass pass) const {
+    return pass == Pass::kInference && products_in_steps.value;
+  }
 };
 
 struct PassSchedule {

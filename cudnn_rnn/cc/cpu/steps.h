@@ -82,7 +82,7 @@ struct StepTile {
   int64_t panel;    // first vector of columns
   int64_t column;   // first column
   int64_t columns;  // number of columns
-  // Vectors of columns from this tile to the next one, whose panels are to be prefetched; or 0.
+  // Distance, in vectors of columns, to the tile whose panels this tile prefetches; or 0.
   int64_t prefetch_distance;
 };
 

@@ -87,7 +87,7 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
   const int64_t pseudo_layers = layers * model.directions;
   const bool is_training = pass == Pass::kTraining;
   const bool keeps_gates = GateStorage(config, pass).value == Storage::kReserveSpace;
-  const bool in_steps = model.HasProductsInSteps(pass);
+  const bool in_steps = schedule.HasProductsInSteps(pass);
   const CheckedSize batch = model.shape.batch_size;
   if (schedule.recurrent_weights.value == Packing::kWhole) {
     const bool packs_input_weights = schedule.input_weights.value == Packing::kWhole;

@@ -70,7 +70,7 @@ struct ForwardWorkspace {
   // For each concurrent layer and direction. Panels are null unless weights are packed as a whole.
   Parts<T> input_weight_panels;  // W; unless W is used again after the first steps, all directions
                                  // share the memory of recurrent_panels
-  Parts<T> bias;  // [G * H] added to x W^T; for products in steps [H / lanes, G, lanes]
+  Parts<T> bias;                 // [G * H] added to x W^T
   Parts<T> recurrent_panels;
   Parts<T> projection_panels;  // null without a projection
   Parts<T> unprojected;        // [B, H]; null without a projection or if the reserve space holds it
