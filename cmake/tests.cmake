@@ -49,7 +49,6 @@ function(add_benchmark_test name)
 endfunction()
 add_dependencies(core_test core_benchmark)
 add_benchmark_test(BenchmarkOfTraining lstm-2x40-i7-bi-b5-t4-half --training --threads 3 --rounds 3)
-add_benchmark_test(BenchmarkOfPredictions gru-2x40-b20-t4 --training --rounds 1 --predict)
 
 add_test_program(team_test "${tests}/core/team_test.cc" ${core_objects}) # needs nothing but the core
 

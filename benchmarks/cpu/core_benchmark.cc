@@ -7,17 +7,14 @@
 // sequence, layer and direction, in training three times that.
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cudnn_rnn/cc/core/rnn_config.h"
@@ -51,7 +48,6 @@ and options, as failing C++ tests and the names of the CPU benchmark have them:
   --threads N         (default: 2)
   --rounds N          samples; each of as many passes as last 2 ms (default: 20)
   --explain           prints how the plan computes, and why, instead of measuring
-  --predict           predicts the times with up to 64 threads, beside those measured with 1 and 2
   --instruction-set S portable, avx2, avx512, avx512_bf16 or amx_bf16; neon or neon_bf16 (default:
                       the fastest for the type, which `python -m cudnn_rnn doctor` names)
 )";
@@ -61,7 +57,6 @@ struct Arguments {
   bool is_training = false;
   bool is_packed = false;
   bool explains = false;
-  bool predicts = false;
   int64_t threads = 2;
   int64_t rounds = 20;
   std::string instruction_set;
@@ -96,8 +91,7 @@ Arguments ParseArguments(int argc, char** argv) {
   Check(ParseProblemText(argv[1], &problem.config, &problem.shape, &problem.lengths));
   const std::map<std::string, bool*> switches = {{"--training", &arguments.is_training},
                                                  {"--packed", &arguments.is_packed},
-                                                 {"--explain", &arguments.explains},
-                                                 {"--predict", &arguments.predicts}};
+                                                 {"--explain", &arguments.explains}};
   const std::map<std::string, int64_t*> counts = {{"--threads", &arguments.threads},
                                                   {"--rounds", &arguments.rounds}};
   for (int i = 2; i < argc; ++i) {
@@ -190,93 +184,9 @@ class Calls {
   std::unique_ptr<Memory> packed_weights_;
 };
 
-// A team of which only one member computes, and only its own share.
-class OneShareRunner : public ParallelRunner {
- public:
-  explicit OneShareRunner(int64_t num_threads) : num_threads_(num_threads) {}
-  int64_t num_threads() const override { return num_threads_; }
-  void Schedule(std::function<void()>) override {}
-  std::shared_ptr<TeamRecruiter> recruiter() override { return recruiter_; }
-  bool leaves_out_helpers() const override { return true; }
-  void CountPhase(int64_t num_slices) override {
-    ++num_barriers;
-    this->num_slices += num_slices;
-  }
-
-  int64_t num_barriers = 0, num_slices = 0;
-
- private:
-  const int64_t num_threads_;
-  const std::shared_ptr<TeamRecruiter> recruiter_ = std::make_shared<TeamRecruiter>();
-};
-
-// Returns the seconds that a barrier of two threads takes, per thread.
-double MeasureArrival() {
-  constexpr int64_t kPhases = 2000, kCycles = int64_t(1) << 20;
-  constexpr double kWork = 2e-6;  // long enough that neither thread takes both slices
-  ThreadPool pool(2);
-  std::vector<double> barriers;
-  for (int round = 0; round < 9; ++round) {
-    std::atomic<int64_t> arrived{0};
-    RunTeam(&pool, kCycles, [&](TeamMember* member) {
-      ++arrived;
-      while (arrived < 2) std::this_thread::yield();
-      const double begin = Now();
-      for (int64_t i = 0; i < kPhases; ++i) {
-        member->ForEach(2, kCycles, [](int64_t, int64_t) {
-          for (const double end = Now() + kWork; Now() < end;) {
-          }
-        });
-      }
-      member->Single([&] { barriers.push_back((Now() - begin) / kPhases - kWork); });
-    });
-  }
-  return Quantile(barriers, 0.5) / 2;
-}
-
-// Predicts the time with more threads. At best it is that of the largest share, computed alone, and
-// of the barriers; in a barrier a cache line passes from thread to thread, so its time is
-// proportional to their number. Two threads lose more than that: one must be woken, and each reads
-// what the other has written. At worst every barrier of n threads loses 2 * (n - 1) / n times as
-// much, as each thread reads (n - 1) / n of a buffer from the others.
-void Predict(const Arguments& arguments) {
-  Calls calls(arguments);
-  const auto measure = [&](ParallelRunner* runner) {
-    std::vector<double> totals;
-    for (int64_t round = 0; round <= arguments.rounds; ++round) {
-      double seconds = 0;
-      calls.Pass(runner, &seconds, &seconds);
-      if (round > 0) totals.push_back(seconds);
-    }
-    return 1e3 * Quantile(totals, 0.5);
-  };
-  ThreadPool one(1), two(2);
-  const double arrival = 1e3 * MeasureArrival(), alone = measure(&one), both = measure(&two);
-  std::printf(
-      "milliseconds, measured: %.3f with 1 thread, %.3f with 2, %.5f per barrier and thread\n",
-      alone, both, arrival);
-  std::puts("threads     share  barriers  slices of each   at best  speedup  at worst  speedup");
-  double loss = 0;  // per barrier
-  for (int64_t threads = 2; threads <= Team::kMaxMembers; threads *= 2) {
-    OneShareRunner runner(threads);
-    const double share = measure(&runner);
-    const double passes = static_cast<double>(arguments.rounds + 1);
-    const double barriers = std::max(1.0, static_cast<double>(runner.num_barriers) / passes);
-    const double slices = static_cast<double>(runner.num_slices) / passes;
-    const double best = share + slices * arrival;
-    if (threads == 2) loss = std::max(0.0, both - best) / barriers;
-    const double members = std::max(1.0, std::min(static_cast<double>(threads), slices / barriers));
-    const double worst = best + barriers * loss * 2 * (members - 1) / members;
-    std::printf("%7d  %8.3f  %8.0f  %14.1f  %8.3f  %7.1f  %8.3f  %7.1f\n",
-                static_cast<int>(threads), share, barriers, slices / barriers, best, alone / best,
-                worst, alone / worst);
-  }
-}
-
 void Run(const Arguments& arguments) {
   const Problem& problem = arguments.problem;
   const bool is_training = arguments.is_training;
-  if (arguments.predicts) return Predict(arguments);
   ThreadPool pool(arguments.threads);
   if (arguments.explains) {
     std::string text;

@@ -52,10 +52,10 @@ const std::vector<LargeModel>& LargeModels() {
       {kLstm, kBoth, 1, 300, 7, 190, 3, 22, false, kTiles},
       {kLstm, kBoth, 2, 300, 7, 240, 3, 22, false, kTiles},
       {kLstm, kOne, 1, 90, 3000, 0, 3, 22, false, kRows},
-      // Gates of more than 6 MiB.
-      {kLstm, kBoth, 1, 260, 7, 0, 10, 38, true, kTiles},
-      {kLstm, kBoth, 2, 64, 20, 0, 48, 32, true, kRows},
-      {kGru, kBoth, 1, 86, 20, 0, 48, 32, true, kRows},
+      // Gates of more than 32 MiB.
+      {kLstm, kBoth, 1, 30, 7, 0, 2500, 7, true, kTiles},
+      {kLstm, kBoth, 2, 20, 5, 0, 500, 53, true, kRows},
+      {kGru, kBoth, 1, 30, 7, 0, 1000, 24, true, kRows},
       // The LSTM's R does not fit a core's cache, the GRU's R does.
       {kLstm, kOne, 2, 400, 7, 0, 3, 22, false, kTiles},
       {kGru, kBoth, 2, 130, 20, 0, 3, 22, false, kRows},

@@ -237,15 +237,13 @@ TEST(ScheduleOfStepsPerBlock) {
     Direction direction = Direction::kUnidirectional;
   };
   const Case cases[] = {
-      {512, 50, 64, 4},
-      {256, 100, 32, 8, Direction::kBidirectional},
-      {650, 35, 20, 10},
-      {650, 31, 20, 31},     // gates of 620 rows, smaller than W
-      {1500, 100, 20, 100},  // W of 34 MiB
-      {128, 47, 64, 47},     // gates of less than 6 MiB
-      // One step has more than 2 MiB.
-      {128, 48, 64, 16},
-      {128, 3, 4000, 1},
+      {512, 100, 64, 32},
+      {256, 400, 32, 64, Direction::kBidirectional},
+      {1500, 200, 20, 34},
+      {128, 128, 128, 64},
+      {128, 127, 128, 127},  // gates of less than 32 MiB
+      // One step has more than 16 MiB.
+      {128, 3, 40000, 1},
       {128, 3, int64_t(1) << 60, 1},
   };
   for (const Case& test : cases) {

@@ -317,27 +317,6 @@ TEST(TeamRecruitsOnlyForPhasesWithMoreSlicesThanMembers) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// One of four members computes its share of 1,000 items in 64 slices, and of 3 items.
-TEST(TeamLeavesOutTheSharesOfHelpers) {
-  struct Runner : FunctionRunner {
-    Runner() : FunctionRunner(4, [](const Task&) {}) {}
-    bool leaves_out_helpers() const override { return true; }
-    void CountPhase(int64_t num_slices) override { counted.push_back(num_slices); }
-    std::vector<int64_t> counted;
-  } runner;
-  int64_t computed = 0;
-  RunTeam(&runner, kWorthATeam, [&](TeamMember* member) {
-    const auto count = [&](int64_t begin, int64_t end) { computed += end - begin; };
-    member->ForEach(1000, kWorthATeam, count);
-    EXPECT(computed == 250, computed);
-    member->ForEach(3, kWorthATeam, count);
-    EXPECT(computed == 251, computed);
-    member->Single([&] { computed = 0; });
-  });
-  EXPECT(computed == 0 &&
-         runner.counted == (std::vector<int64_t>{4 * Team::kMaxSlicesPerMember, 3}));
-}
-
 // Similar phases have the same items on the same member while all members are present.
 TEST(TeamKeepsItemsWithTheirMember) {
   ThreadRunner runner(2, /*min_cycles_to_wait=*/0, std::numeric_limits<int64_t>::max());

@@ -40,12 +40,6 @@ class ParallelRunner {
   // last two calls followed each other as soon: longer than TensorFlow takes between two calls of a
   // session. 0: not at all.
   virtual int64_t linger_ns() const { return 400 * 1000; }
-
-  // For predicting the time on more threads than there are. If this returns true, a team has no
-  // helpers, and of each shared phase computes only one member's slices; results are meaningless.
-  virtual bool leaves_out_helpers() const { return false; }
-  // Then called after each shared phase.
-  virtual void CountPhase(int64_t /*num_slices*/) {}
 };
 
 // Runs everything on the calling thread.

@@ -12,11 +12,6 @@ Team::Team(ParallelRunner* runner, int64_t size, const Program& program)
       recruiter_(runner->recruiter()),
       size_(size),
       program_(program),
-      min_cycles_to_wake_(runner->min_cycles_to_wake()),
-      min_cycles_to_wait_(runner->min_cycles_to_wait()),
-      serial_patience_ns_(runner->serial_patience_ns()),
-      shared_patience_ns_(runner->shared_patience_ns()),
-      leaves_out_helpers_(runner->leaves_out_helpers()),
       claims_(static_cast<size_t>(size)) {
   recruiter_->Open(this);
 }

@@ -60,14 +60,9 @@ class Team {
   void Run();
 
   int64_t size() const { return size_; }
-  int64_t linger_ns() const { return runner_->linger_ns(); }
-  int64_t min_cycles_to_wake() const { return min_cycles_to_wake_; }
-  int64_t min_cycles_to_wait() const { return min_cycles_to_wait_; }
+  const ParallelRunner& runner() const { return *runner_; }
 
   // Called by members.
-
-  int64_t serial_patience_ns() const { return serial_patience_ns_; }
-  int64_t shared_patience_ns() const { return shared_patience_ns_; }
 
   // Returns true to one caller for each of the `num_slices` slices of a phase. Phases count from 1.
   bool Claim(int64_t slice, int64_t num_slices, int64_t phase) {
@@ -88,14 +83,6 @@ class Team {
     return finished_slices_.count.load(std::memory_order_acquire) >= num_slices;
   }
   void FinishSlice() { finished_slices_.count.fetch_add(1, std::memory_order_acq_rel); }
-
-  // See ParallelRunner::leaves_out_helpers.
-  bool leaves_out_helpers() const { return leaves_out_helpers_; }
-  // Ends a phase of which one member's slices have been computed.
-  void LeaveOutSlices(int64_t num_slices) {
-    finished_slices_.count.fetch_add(num_slices, std::memory_order_acq_rel);
-    runner_->CountPhase(num_slices);
-  }
 
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
@@ -138,11 +125,6 @@ class Team {
   const std::shared_ptr<TeamRecruiter> recruiter_;
   const int64_t size_;
   const Program& program_;
-  const int64_t min_cycles_to_wake_;
-  const int64_t min_cycles_to_wait_;
-  const int64_t serial_patience_ns_;
-  const int64_t shared_patience_ns_;
-  const bool leaves_out_helpers_;
   std::vector<Claims> claims_;
   uint64_t helper_indices_ = 0;  // a bit for each index in use; guarded by the recruiter's lock
   std::exception_ptr failure_;   // written once, before has_failed_
@@ -183,7 +165,8 @@ class TeamMember {
 
   // Returns the least processor cycles of a phase that is worth sharing.
   int64_t min_cycles_to_wait() const {
-    return team_ == nullptr ? std::numeric_limits<int64_t>::max() : team_->min_cycles_to_wait();
+    return team_ == nullptr ? std::numeric_limits<int64_t>::max()
+                            : team_->runner().min_cycles_to_wait();
   }
 
   // Calls work(begin, end) on disjoint ranges that cover [0, num_items); a barrier follows.
@@ -208,12 +191,11 @@ class TeamMember {
       return;
     }
     if (num_slices == 1) {
-      if (index_ != 0) return WaitAtBarrierAsHelper(team_->serial_patience_ns());
+      if (index_ != 0) return WaitAtBarrierAsHelper(team_->runner().serial_patience_ns());
       work(0, num_items);
       team_->FinishSlice();
       return;
     }
-    if (team_->leaves_out_helpers()) return ComputeOneShare(num_items, num_slices, work);
     if (index_ == 0) RecruitFor(cost, num_slices);
     const int64_t first = num_slices * index_ / team_->size();
     for (int64_t i = 0; i < num_slices; ++i) {
@@ -226,7 +208,7 @@ class TeamMember {
     if (index_ == 0) {
       WaitAtBarrierAsCaller();
     } else {
-      WaitAtBarrierAsHelper(team_->shared_patience_ns());
+      WaitAtBarrierAsHelper(team_->runner().shared_patience_ns());
     }
   }
 
@@ -259,21 +241,12 @@ class TeamMember {
     return std::max(limited(barrier_cost / 4, usual),
                     limited(8 * team_->size() * barrier_cost, max_slices_per_member));
   }
-  // Computes the slices of the last member, whose share is the largest if shares differ.
-  template <typename Work>
-  void ComputeOneShare(int64_t num_items, int64_t num_slices, const Work& work) {
-    const int64_t share = (num_slices + team_->size() - 1) / team_->size();
-    for (int64_t slice = num_slices - share; slice < num_slices; ++slice) {
-      work(num_items * slice / num_slices, num_items * (slice + 1) / num_slices);
-    }
-    team_->LeaveOutSlices(num_slices);
-  }
   // Recruits helpers once the phases with more slices than members add up to enough work to wake a
   // thread.
   void RecruitFor(int64_t cost, int64_t num_slices) {
     if (team_->num_helpers() + 1 >= std::min(num_slices, team_->size())) return;
     unshared_cycles_ += std::min(cost, kManyCycles);
-    if (unshared_cycles_ < team_->min_cycles_to_wake()) return;
+    if (unshared_cycles_ < team_->runner().min_cycles_to_wake()) return;
     unshared_cycles_ = 0;
     team_->Recruit();
   }

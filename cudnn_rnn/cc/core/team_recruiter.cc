@@ -51,7 +51,7 @@ class TeamRecruiter::Task {
 
 void TeamRecruiter::Open(Team* team) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t wanted = team->linger_ns();
+  const int64_t wanted = team->runner().linger_ns();
   const bool is_soon =
       wanted > 0 && open_teams_.empty() &&
       std::chrono::steady_clock::now() - last_end_ <= std::chrono::nanoseconds(wanted);
@@ -85,7 +85,7 @@ void TeamRecruiter::Close(Team* team) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = std::find(open_teams_.begin(), open_teams_.end(), team);
   if (found != open_teams_.end()) open_teams_.erase(found);
-  if (team->linger_ns() > 0) last_end_ = std::chrono::steady_clock::now();
+  if (team->runner().linger_ns() > 0) last_end_ = std::chrono::steady_clock::now();
 }
 
 Team* TeamRecruiter::Join(int64_t* index) {

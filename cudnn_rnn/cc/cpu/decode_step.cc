@@ -101,10 +101,10 @@ class DecodeStep {
   // Computes gates = W x + R h' + biases for a range of columns of [G * H]. GRU's R_n h' is stored
   // separately and its bias excluded: the cell adds it before the product with r.
   void ComputeGates(int64_t direction, const Range& columns) const {
-    SumBiases(direction, columns);
-    AddInput(direction, columns);
     const int64_t shared = model_.shared_gates() * model_.units;
     const int64_t end = columns.first + columns.count;
+    SumBiases(model_, tensors_, layer_, direction, columns.first, end);
+    AddInput(direction, columns);
     T* const gates = layer_.gates[direction];
     if (columns.first < shared) {
       MultiplyPreviousOutput(direction, {columns.first, std::min(end, shared) - columns.first},
@@ -115,15 +115,6 @@ class DecodeStep {
       MultiplyPreviousOutput(direction, {first, end - first},
                              layer_.candidate_products[direction] + first - shared, model_.units,
                              /*accumulate=*/false);
-    }
-  }
-
-  void SumBiases(int64_t direction, const Range& columns) const {
-    const T* input = model_.InputBiases(tensors_.params, layer_.index, direction);
-    const T* recurrent = input + model_.gate_width;
-    const int64_t shared = model_.shared_gates() * model_.units;
-    for (int64_t j = columns.first; j < columns.first + columns.count; ++j) {
-      layer_.bias[direction][j] = j < shared ? input[j] + recurrent[j] : input[j];
     }
   }
 
@@ -199,38 +190,16 @@ class DecodeStep {
     for (int64_t i = 0; i < units.count; i += tile_units) {
       ComputeCells(direction, {units.first + i, std::min(tile_units, units.count - i)});
     }
-    StoreFinalCellStates(direction, units);
-    if (!model_.config.has_projection()) StoreFinalOutputs(direction, units);
   }
 
   // `units` are at most one tile's.
   void ComputeCells(int64_t direction, const Range& units) const {
-    const int64_t first_state = model_.FirstState(layer_.index, direction);
+    DirectionStep step = DirectionStep();
+    step.rows = rows_;
+    const StepTile tile = {&step, direction, 0, rows_, 0, units.first, units.count, 0};
     ForwardTile<T> cell = ForwardTile<T>();
     cell.rows = rows_;
-    cell.units = units.count;
-    cell.gates = layer_.gates[direction] + units.first;
-    cell.gate_stride = model_.units;
-    cell.gate_row_stride = model_.gate_row_stride;
-    cell.keeps_gates = keeps_steps_;
-    cell.unit_row_stride = model_.units;
-    const bool has_projection = model_.config.has_projection();
-    T* const h =
-        has_projection ? layer_.unprojected[direction] : layer_.output + direction * model_.units;
-    cell.h = h + units.first;
-    cell.h_row_stride = has_projection ? model_.units : model_.output_width;
-    if (model_.config.mode == RnnMode::kGru) {
-      cell.previous_h = tensors_.input_h + first_state * model_.units + units.first;
-      cell.previous_h_row_stride = model_.units;
-      cell.candidate_bias = model_.InputBiases(tensors_.params, layer_.index, direction) +
-                            model_.gate_width + kGruCandidate * model_.units + units.first;
-      cell.candidate_product = layer_.candidate_products[direction] + units.first;
-    } else if (model_.config.has_cell_state()) {
-      const int64_t first_unit = first_state * model_.units + units.first;
-      cell.previous_c = tensors_.input_c + first_unit;
-      cell.c = keeps_steps_ ? layer_.cell_states[direction] + units.first
-                            : tensors_.output_c + first_unit;
-    }
+    PointCell(model_, tensors_, layer_, tile, 0, keeps_steps_, &cell);
     model_.cell.forward(cell);
   }
 
@@ -254,32 +223,6 @@ class DecodeStep {
           panels + units.first / model_.kernels.lanes * PanelSize(model_.kernels, model_.units);
     }
     Multiply(product);
-    StoreFinalOutputs(direction, units);
-  }
-
-  void StoreFinalOutputs(int64_t direction, const Range& units) const {
-    StoreStates(layer_.output + direction * model_.output_size, model_.output_width,
-                tensors_.input_h, tensors_.output_h, direction, model_.output_size, units);
-  }
-  // Inference computes c in output_c.
-  void StoreFinalCellStates(int64_t direction, const Range& units) const {
-    if (!model_.config.has_cell_state()) return;
-    StoreStates(keeps_steps_ ? layer_.cell_states[direction] : nullptr, model_.units,
-                tensors_.input_c, tensors_.output_c, direction, model_.units, units);
-  }
-
-  // Copies a range of each final state from `source`, unless that is null. Sequences of length 0,
-  // which are the last ones, keep their initial states.
-  void StoreStates(const T* source, int64_t source_row_stride, const T* initial, T* target,
-                   int64_t direction, int64_t width, const Range& units) const {
-    const int64_t first_state = model_.FirstState(layer_.index, direction);
-    for (int64_t row = 0; row < model_.shape.batch_size; ++row) {
-      const int64_t offset = (first_state + row) * width + units.first;
-      const T* state = row < rows_ ? source : initial;
-      if (state == nullptr) continue;
-      state += row < rows_ ? row * source_row_stride + units.first : offset;
-      std::copy_n(state, units.count, target + offset);
-    }
   }
 
   const EngineModel<T>& model_;

@@ -152,11 +152,10 @@ struct EngineModel {
                             {sequences.num_steps(), sequences.num_rows()},
                             {member.team_size(), member.min_cycles_to_wait()});
   }
-  // Returns whether a pass computes the input products in blocks of steps, each of which reads W.
-  bool HasBlocksOfSteps(Pass pass) const {
-    return !schedule.HasProductsInSteps(pass) &&
-           GateStorage(config, pass).value == Storage::kWorkspace &&
-           schedule.steps_per_block.value < shape.num_steps;
+  // Returns the number of steps whose input products a forward pass computes at a time.
+  int64_t StepsPerBlock(Pass pass) const {
+    return GateStorage(config, pass).value == Storage::kWorkspace ? schedule.steps_per_block.value
+                                                                  : shape.num_steps;
   }
   int64_t StepCost(int64_t depth) const {
     return StepCycles(kernels.lanes, shape.batch_size, units, depth);

@@ -39,6 +39,71 @@ struct ForwardLayer {
   }
 };
 
+// Computes columns [begin, end) of the biases that are added to x W^T. GRU's bias of R_n is left
+// out: the cell adds it before the product with r.
+template <typename T>
+void SumBiases(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
+               const ForwardLayer<T>& layer, int64_t direction, int64_t begin, int64_t end) {
+  const T* input = model.InputBiases(tensors.params, layer.index, direction);
+  const T* recurrent = input + model.gate_width;
+  const int64_t shared = model.shared_gates() * model.units;
+  for (int64_t j = begin; j < end; ++j) {
+    layer.bias[direction][j] = j < shared ? input[j] + recurrent[j] : input[j];
+  }
+}
+
+// Sets all pointers and strides of a cell, but those of R's panels, for a tile's rows from `row`
+// on. The rows must not cross the step's previous_rows. `keeps_steps` tells whether the buffers of
+// gates, c and others [N, H] have all steps; otherwise those but the gates have only the current
+// one [B, H].
+template <typename T>
+void PointCell(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
+               const ForwardLayer<T>& layer, const StepTile& tile, int64_t row, bool keeps_steps,
+               ForwardTile<T>* cell) {
+  const int64_t units = model.units;
+  const DirectionStep& step = *tile.step;
+  const int64_t d = tile.direction;
+  const int64_t unit = (keeps_steps ? step.first + row : row) * units + tile.column;
+  const int64_t first_state = model.FirstState(layer.index, d) * units;
+  const StridedMatrix<T> previous =
+      model.PreviousOutput(tensors.input_h, layer.output, layer.index, tile, row);
+  cell->units = tile.columns;
+  cell->gate_stride = units;
+  cell->gate_row_stride = model.gate_row_stride;
+  cell->unit_row_stride = units;
+  cell->keeps_gates = keeps_steps;
+  cell->recurrent.a = previous.data;
+  cell->recurrent.a_row_stride = previous.row_stride;
+  cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
+  if (layer.gates[d] != nullptr) {
+    const int64_t gate_row = step.first + row - layer.first_gate_row[d];
+    cell->gates = layer.gates[d] + gate_row * model.gate_row_stride + tile.column;
+  }
+  if (model.config.has_projection()) {
+    cell->h = layer.unprojected[d] + unit;
+    cell->h_row_stride = units;
+  } else {
+    cell->h = layer.output + (step.first + row) * model.output_width + d * units + tile.column;
+    cell->h_row_stride = model.output_width;
+  }
+  if (model.config.mode == RnnMode::kGru) {
+    cell->previous_h = previous.data + tile.column;
+    cell->previous_h_row_stride = previous.row_stride;
+    cell->candidate_bias = model.InputBiases(tensors.params, layer.index, d) + model.gate_width +
+                           kGruCandidate * units + tile.column;
+    T* const products = layer.candidate_products[d];
+    cell->candidate_product = products == nullptr ? nullptr : products + unit;
+  } else if (model.config.has_cell_state()) {
+    // Inference keeps only the current cell state, in output_c.
+    T* cells = keeps_steps ? layer.cell_states[d] : tensors.output_c + first_state;
+    const int64_t previous_row = keeps_steps ? step.previous_first + row : row;
+    cell->c = cells + unit;
+    cell->previous_c = row >= step.previous_rows
+                           ? tensors.input_c + first_state + row * units + tile.column
+                           : cells + previous_row * units + tile.column;
+  }
+}
+
 // Input products in steps: the maximum rows per product, and the row stride of its result, which
 // stays in the L1 cache.
 constexpr int64_t kMaxRowsInStep = 64;

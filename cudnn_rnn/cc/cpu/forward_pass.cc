@@ -100,43 +100,33 @@ class ForwardPass {
     const StepRange steps = {0, sequences_.num_steps()};
     if (!packs_step_weights_) {
       RunDecodeStep(model_, tensors_, sequences_, layer, keeps_steps_, member_);
-      ApplyDropout(layer, steps, member_);
+      FinishSteps(layer, steps, member_);
       return;
     }
+    PrepareInputProducts(layer);
+    PackStepWeights(layer);
     if (has_products_in_steps_) {
-      for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
-      PackStepWeights(layer);
       RoundInput(model_, sequences_.num_rows(), layer, member_);
       RunLayerSteps(layer, steps, member_);
-    } else if (model_.HasBlocksOfSteps(pass_)) {
-      const int64_t steps_per_block = model_.schedule.steps_per_block.value;
-      RunLayerInBlocks(layer, (steps.end + steps_per_block - 1) / steps_per_block);
     } else {
-      // Both directions' panels of W may be in the same memory.
-      for (int64_t d = 0; d < model_.directions; ++d) {
-        PrepareInputProducts(layer, d);
-        ComputeInputProducts(layer, d, RowsOf(d, steps), member_);
+      const int64_t steps_per_block = model_.StepsPerBlock(pass_);
+      const int64_t num_blocks = (steps.end + steps_per_block - 1) / steps_per_block;
+      Layer part = layer;
+      for (int64_t block = 0; block < num_blocks; ++block) {
+        const StepRange range = BlockOfSteps(steps.end, block, num_blocks);
+        for (int64_t d = 0; d < 2; ++d) part.first_gate_row[d] = RowsOf(d, range).first;
+        RunBlock(part, range, member_);
       }
-      PackStepWeights(layer);
-      RunLayerSteps(layer, steps, member_);
     }
     FinishSteps(layer, steps, member_);
   }
 
   // Computes the input products of a block of steps right before these steps.
-  void RunLayerInBlocks(const Layer& layer, int64_t num_blocks) {
-    for (int64_t d = 0; d < model_.directions; ++d) PrepareInputProducts(layer, d);
-    PackStepWeights(layer);
-    Layer part = layer;
-    for (int64_t block = 0; block < num_blocks; ++block) {
-      const StepRange steps = BlockOfSteps(sequences_.num_steps(), block, num_blocks);
-      for (int64_t d = 0; d < model_.directions; ++d) {
-        const RowRange rows = RowsOf(d, steps);
-        part.first_gate_row[d] = rows.first;
-        ComputeInputProducts(part, d, rows, member_);
-      }
-      RunLayerSteps(part, steps, member_);
+  void RunBlock(const Layer& layer, const StepRange& steps, TeamMember* member) const {
+    for (int64_t d = 0; d < model_.directions; ++d) {
+      ComputeInputProducts(layer, d, RowsOf(d, steps), member);
     }
+    RunLayerSteps(layer, steps, member);
   }
 
   // Returns the packed rows of a direction's steps.
@@ -150,15 +140,14 @@ class ForwardPass {
   // The layers share the workspace's buffers of N rows; each uses the rows of its own block.
   void RunWavefront(const std::vector<Layer>& layers) {
     for (const Layer& layer : layers) {
-      PrepareInputProducts(layer, /*direction=*/0);
+      PrepareInputProducts(layer);
       PackStepWeights(layer);
     }
     const int64_t num_steps = sequences_.num_steps(), num_blocks = schedule_.num_blocks;
     const auto advance = [&](int64_t position, int64_t block, TeamMember* worker) {
       const Layer& layer = layers[static_cast<size_t>(position)];
       const StepRange steps = BlockOfSteps(num_steps, block, num_blocks);
-      ComputeInputProducts(layer, /*direction=*/0, RowsOf(/*direction=*/0, steps), worker);
-      RunLayerSteps(layer, steps, worker);
+      RunBlock(layer, steps, worker);
       FinishSteps(layer, steps, worker);
     };
     ForWavefronts(model_.config.num_layers, num_blocks, model_.BlockCost(num_steps, num_blocks),
@@ -169,26 +158,18 @@ class ForwardPass {
   StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
   // Sums the biases and, if W is to be packed as a whole, packs it.
-  void PrepareInputProducts(const Layer& layer, int64_t direction) {
-    const ParamLayout& layout = model_.layout;
-    const T* input_bias = model_.InputBiases(tensors_.params, layer.index, direction);
-    const T* recurrent_bias = input_bias + model_.gate_width;
-    const int64_t shared_biases = model_.shared_gates() * model_.units;
-    T* const bias = layer.bias[direction];
-    member_->Single([&] {
-      for (int64_t j = 0; j < model_.gate_width; ++j) {
-        bias[j] = j < shared_biases ? input_bias[j] + recurrent_bias[j] : input_bias[j];
-      }
-    });
-    const int64_t columns = layout.InputWeightColumns(layer.index);
-    T* const panels = layer.panels.input_weights[direction];
-    if (columns == 0 || panels == nullptr || tensors_.packed_weights_are_ready) return;
-    model_.PackWeights(tensors_.params, layout.InputWeights(layer.index, direction), 1, columns,
-                       columns, model_.gate_width, panels, member_);
+  void PrepareInputProducts(const Layer& layer) {
+    const int64_t columns = model_.layout.InputWeightColumns(layer.index);
+    for (int64_t d = 0; d < model_.directions; ++d) {
+      member_->Single([&] { SumBiases(model_, tensors_, layer, d, 0, model_.gate_width); });
+      T* const panels = layer.panels.input_weights[d];
+      if (columns == 0 || panels == nullptr || tensors_.packed_weights_are_ready) continue;
+      model_.PackWeights(tensors_.params, model_.layout.InputWeights(layer.index, d), 1, columns,
+                         columns, model_.gate_width, panels, member_);
+    }
   }
 
-  // Computes gates [rows, G * H] = x [rows, I] * W^T + biases. The recurrent bias of GRU's n is
-  // excluded: the cell adds it before the product with r.
+  // Computes gates [rows, G * H] = x [rows, I] * W^T + biases.
   void ComputeInputProducts(const Layer& layer, int64_t direction, const RowRange& rows,
                             TeamMember* member) const {
     const int64_t columns = model_.layout.InputWeightColumns(layer.index);
@@ -288,7 +269,6 @@ class ForwardPass {
 
   void RunTile(const Layer& layer, const StepTile& tile) const {
     ForwardTile<T> cell = ForwardTile<T>();
-    cell.units = tile.columns;
     const int64_t panel_size = PanelSize(model_.kernels, model_.output_size);
     const int64_t gate_size = NumPanels(model_.kernels, model_.units) * panel_size;
     cell.recurrent.b = layer.panels.recurrent[tile.direction] + tile.panel * panel_size;
@@ -298,25 +278,22 @@ class ForwardPass {
       cell.recurrent.next_b = cell.recurrent.b + tile.prefetch_distance * panel_size;
     }
     cell.recurrent.a_depth_stride = 1;
-    cell.gate_stride = model_.units;
-    cell.gate_row_stride = model_.gate_row_stride;
-    cell.unit_row_stride = model_.units;
-    cell.keeps_gates = keeps_steps_;
     for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
       cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
       if (has_products_in_steps_) {
         cell.rows = std::min(cell.rows, kMaxRowsInStep);
         RunCellWithInput(layer, tile, row, &cell);
       } else {
-        RunCell(layer, tile, row, &cell);
+        PointCell(model_, tensors_, layer, tile, row, keeps_steps_, &cell);
+        RunCell(layer, tile, row, cell);
       }
     }
   }
 
-  void RunCell(const Layer& layer, const StepTile& tile, int64_t row, ForwardTile<T>* cell) const {
-    PointCell(layer, tile, row, cell);
-    model_.cell.forward(*cell);
-    model_.RoundPart({cell->h, cell->h_row_stride, 1}, cell->rows, cell->units,
+  void RunCell(const Layer& layer, const StepTile& tile, int64_t row,
+               const ForwardTile<T>& cell) const {
+    model_.cell.forward(cell);
+    model_.RoundPart({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units,
                      model_.config.has_projection() ? layer.rounded_unprojected[tile.direction]
                                                     : layer.RoundedOutputs(tile, tile.step->index),
                      row, tile.column);
@@ -326,8 +303,9 @@ class ForwardPass {
   __attribute__((noinline)) void RunCellWithInput(const Layer& layer, const StepTile& tile,
                                                   int64_t row, ForwardTile<T>* cell) const {
     alignas(64) T products[kMaxRowsInStep * kInputProductStride];
+    PointCell(model_, tensors_, layer, tile, row, keeps_steps_, cell);
     MultiplyInput(model_, layer, tile, row, products, cell);
-    RunCell(layer, tile, row, cell);
+    RunCell(layer, tile, row, *cell);
   }
 
   // Computes h = W (o * tanh(c)) with the projection W [P, H].
@@ -351,52 +329,6 @@ class ForwardPass {
     model_.kernels.product(product);
     model_.RoundPart({product.c, product.c_row_stride, 1}, product.rows, product.columns,
                      layer.RoundedOutputs(tile, tile.step->index), tile.first_row, tile.column);
-  }
-
-  // Sets the cell's pointers for the rows starting at `row`.
-  void PointCell(const Layer& layer, const StepTile& tile, int64_t row,
-                 ForwardTile<T>* cell) const {
-    const int64_t units = model_.units;
-    const DirectionStep& step = *tile.step;
-    const int64_t d = tile.direction;
-    const bool is_first = row >= step.previous_rows;
-    // Offsets of this and the previous step's values in buffers [N, H] that keep all steps, or [B,
-    // H] that keep only the current step.
-    const int64_t unit = (keeps_steps_ ? step.first + row : row) * units + tile.column;
-    const int64_t previous_unit =
-        (keeps_steps_ ? step.previous_first + row : row) * units + tile.column;
-    const int64_t first_state = model_.FirstState(layer.index, d) * units;
-    const StridedMatrix<T> previous =
-        model_.PreviousOutput(tensors_.input_h, layer.output, layer.index, tile, row);
-    cell->recurrent.a = previous.data;
-    cell->recurrent.a_row_stride = previous.row_stride;
-    cell->recurrent.rounded_a = layer.RoundedOutputs(tile, step.index - 1).At(row, 0);
-    if (!has_products_in_steps_) {
-      cell->gates = layer.gates[d] +
-                    (step.first + row - layer.first_gate_row[d]) * model_.gate_row_stride +
-                    tile.column;
-    }
-    if (model_.config.has_projection()) {
-      cell->h = layer.unprojected[d] + unit;
-      cell->h_row_stride = units;
-    } else {
-      cell->h = layer.output + (step.first + row) * model_.output_width + d * units + tile.column;
-      cell->h_row_stride = model_.output_width;
-    }
-    if (model_.config.mode == RnnMode::kGru) {
-      cell->previous_h = previous.data + tile.column;
-      cell->previous_h_row_stride = previous.row_stride;
-      cell->candidate_bias = model_.InputBiases(tensors_.params, layer.index, d) +
-                             model_.gate_width + kGruCandidate * units + tile.column;
-      T* const products = layer.candidate_products[d];
-      cell->candidate_product = products == nullptr ? nullptr : products + unit;
-    } else if (model_.config.has_cell_state()) {
-      // Inference keeps only the current cell state, in output_c.
-      T* cells = keeps_steps_ ? layer.cell_states[d] : tensors_.output_c + first_state;
-      cell->c = cells + unit;
-      cell->previous_c = is_first ? tensors_.input_c + first_state + row * units + tile.column
-                                  : cells + previous_unit;
-    }
   }
 
   // Stores the final states of each sequence whose last step is in `steps`. A sequence of length 0

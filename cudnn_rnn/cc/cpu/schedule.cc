@@ -44,11 +44,9 @@ constexpr int64_t kMaxRowsLimitedByReading = 4;
 constexpr int64_t kBlocksPerLayer = 8;
 constexpr int64_t kStepsPerBlock = 8;
 
-// Input products in blocks: the gates of a block stay in the L2 caches until the steps read them.
-// The panels of W, which every block reads again, must fit the L3 cache and not take more memory
-// than the gates of all steps, which they replace.
-constexpr int64_t kGateBytesPerBlock = int64_t(2) << 20;
-constexpr int64_t kMaxBytesOfRereadPanels = int64_t(8) << 20;
+// Input products in blocks: each reads all of W, but the gates of a block take less memory and stay
+// in the L3 cache until the steps read them.
+constexpr int64_t kGateBytesPerBlock = int64_t(16) << 20;
 
 // Input products in the steps: the gates stay in the L1 cache instead of being written and read
 // again, but every step reads W. Reading W pays if W is small or if a step has many rows of gates.
@@ -59,12 +57,6 @@ constexpr int64_t kMaxInputsPerRow = 20;
 // Returns the bytes of an element of the engine's buffers.
 int64_t ElementBytes(const RnnConfig& config) {
   return config.data_type == DataType::kDouble ? 8 : 4;
-}
-
-// Returns the bytes of one row's gates, in all directions.
-CheckedSize GateRowBytes(const RnnConfig& config) {
-  return CheckedSize(config.num_gates()) * config.num_units * config.num_directions() *
-         ElementBytes(config);
 }
 
 bool AreEqual(const PassLengths& lengths, int64_t batch_size) {
@@ -137,23 +129,16 @@ Decision<bool> ProductsInSteps(const RnnConfig& config, const SequenceShape& sha
 }
 
 Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& shape,
-                                const KernelTraits& kernels, const Schedule& schedule) {
+                                const Schedule& schedule) {
   const int64_t all = shape.num_steps;
   if (schedule.concurrent_layers.value > 1) return {all, "the wavefront has blocks of its own"};
-  if (schedule.input_weights.value != Packing::kWhole) return {all, "W is not packed as a whole"};
-  // An empty batch has no rows, even if num_steps * GateRowBytes overflows.
-  const CheckedSize rows = CheckedSize(shape.num_steps) * shape.batch_size;
-  const CheckedSize gates = GateRowBytes(config) * rows;
-  const CheckedSize panels = GateRowBytes(config) * config.LayerInputSize(config.num_layers - 1) *
-                             kernels.planes / kernels.vnni_factor;  // of W, in all directions
-  if (gates < CheckedSize(3 * kGateBytesPerBlock)) return {all, "the gates of all steps are small"};
-  if (CheckedSize(kMaxBytesOfRereadPanels) < panels || gates < panels) {
-    return {all, "W is too large to be read for every block"};
-  }
-  const CheckedSize step = GateRowBytes(config) * shape.batch_size;
+  // Of one step, in all directions.
+  const CheckedSize bytes = CheckedSize(config.num_gates()) * config.num_units *
+                            config.num_directions() * ElementBytes(config) * shape.batch_size;
+  if (bytes * all < CheckedSize(2 * kGateBytesPerBlock)) return {all, "all gates are small"};
   const int64_t steps =
-      CheckedSize(kGateBytesPerBlock) < step ? 1 : kGateBytesPerBlock / step.value();
-  return {steps, "the steps find the gates of a block in the cache"};
+      CheckedSize(kGateBytesPerBlock) < bytes ? 1 : kGateBytesPerBlock / bytes.value();
+  return {steps, "the gates of all steps are large"};
 }
 
 CheckedSize RecurrentPanelBytes(const RnnConfig& config, const KernelTraits& kernels) {
@@ -248,7 +233,7 @@ Schedule MakeSchedule(const RnnConfig& config, const SequenceShape& shape,
   schedule.concurrent_layers = ConcurrentLayers(config, shape, kernels);
   schedule.input_weights = InputWeightPacking(shape, kernels, schedule);
   schedule.products_in_steps = ProductsInSteps(config, shape, kernels, schedule);
-  schedule.steps_per_block = StepsPerBlock(config, shape, kernels, schedule);
+  schedule.steps_per_block = StepsPerBlock(config, shape, schedule);
   return schedule;
 }
 

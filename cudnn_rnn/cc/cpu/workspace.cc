@@ -94,14 +94,8 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
     const CheckedSize inputs =
         model.PanelElements(packs_input_weights ? model.WidestInput() : 0, model.gate_width);
     const CheckedSize recurrent = model.RecurrentPanelElements(/*for_gradients=*/false);
-    if (layers > 1 || in_steps || model.HasBlocksOfSteps(pass)) {
-      input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
-      recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
-    } else {  // W of one direction is no longer needed when the next one or R is packed.
-      T* const panels = arena->Take<T>(std::max(inputs, recurrent * pseudo_layers));
-      input_weight_panels = {panels, 0};
-      recurrent_panels = {panels, recurrent.value()};
-    }
+    input_weight_panels = TakeParts<T>(arena, pseudo_layers, inputs);
+    recurrent_panels = TakeParts<T>(arena, pseudo_layers, recurrent);
     if (config.has_projection()) {
       projection_panels = TakeParts<T>(arena, pseudo_layers,
                                        model.ProjectionPanelElements(/*for_gradients=*/false));

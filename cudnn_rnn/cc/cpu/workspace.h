@@ -68,8 +68,7 @@ struct ForwardWorkspace {
   ForwardWorkspace(const EngineModel<T>& model, Pass pass, Arena* arena);
 
   // For each concurrent layer and direction. Panels are null unless weights are packed as a whole.
-  Parts<T> input_weight_panels;  // W; unless W is used again after the first steps, all directions
-                                 // share the memory of recurrent_panels
+  Parts<T> input_weight_panels;  // W
   Parts<T> bias;                 // [G * H] added to x W^T
   Parts<T> recurrent_panels;
   Parts<T> projection_panels;  // null without a projection
