@@ -34,8 +34,6 @@ void Team::Close() {
   while (num_helpers() > 0) patience.Wait();
 }
 
-void Team::RethrowFailure() const { std::rethrow_exception(failure_); }
-
 int64_t Team::AddHelper() {
   int64_t index = 1;
   while ((helper_indices_ >> index & 1) != 0) ++index;

@@ -87,7 +87,7 @@ class Team {
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   // Rethrows what a helper's program threw.
-  void RethrowFailure() const;
+  void RethrowFailure() const { std::rethrow_exception(failure_); }
 
   // Schedules tasks to fill vacancies. Called by member 0.
   void Recruit() { recruiter_->Recruit(runner_); }

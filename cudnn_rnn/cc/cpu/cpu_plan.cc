@@ -180,11 +180,7 @@ class CpuPlan : public RnnPlan {
  private:
   CpuPlan(const RnnConfig& config, const ParamLayout& layout, const SequenceShape& shape,
           const Kernels<Real>& kernels)
-      : config_(config),
-        shape_(shape),
-        num_params_(layout.size()),
-        model_(config, layout, shape, kernels),
-        rearrange_(RearrangementOf(kernels, Storage())) {}
+      : model_(config, layout, shape, kernels) {}
 
   // The elements of `params` differ from the engine's.
   static constexpr bool kConverts = !std::is_same<Storage, Real>::value;
@@ -346,11 +342,11 @@ class CpuPlan : public RnnPlan {
   // Buffers of c are empty if the cell has no cell state.
   int64_t cell_width() const { return config_.has_cell_state() ? config_.num_units : 0; }
 
-  const RnnConfig config_;
-  const SequenceShape shape_;
-  const int64_t num_params_;
   const EngineModel<Real> model_;
-  const Rearrangement<Real> rearrange_;
+  const RnnConfig& config_ = model_.config;
+  const SequenceShape& shape_ = model_.shape;
+  const int64_t num_params_ = model_.layout.size();
+  const Rearrangement<Real> rearrange_ = RearrangementOf(model_.kernels, Storage());
 };
 
 FactorFormat FactorFormatOf(const RnnConfig& config, const SequenceShape& shape) {

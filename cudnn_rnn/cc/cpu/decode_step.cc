@@ -187,20 +187,16 @@ class DecodeStep {
   // Computes h and c of a range of units from their gates.
   void ComputeStates(int64_t direction, const Range& units) const {
     const int64_t tile_units = model_.cell.forward_vectors * model_.kernels.lanes;
-    for (int64_t i = 0; i < units.count; i += tile_units) {
-      ComputeCells(direction, {units.first + i, std::min(tile_units, units.count - i)});
-    }
-  }
-
-  // `units` are at most one tile's.
-  void ComputeCells(int64_t direction, const Range& units) const {
     DirectionStep step = DirectionStep();
     step.rows = rows_;
-    const StepTile tile = {&step, direction, 0, rows_, 0, units.first, units.count, 0};
-    ForwardTile<T> cell = ForwardTile<T>();
-    cell.rows = rows_;
-    PointCell(model_, tensors_, layer_, tile, 0, keeps_steps_, &cell);
-    model_.cell.forward(cell);
+    for (int64_t i = 0; i < units.count; i += tile_units) {
+      const int64_t count = std::min(tile_units, units.count - i);
+      const StepTile tile = {&step, direction, 0, rows_, 0, units.first + i, count, 0};
+      ForwardTile<T> cell = ForwardTile<T>();
+      cell.rows = rows_;
+      PointCell(model_, tensors_, layer_, tile, 0, keeps_steps_, &cell);
+      model_.cell.forward(cell);
+    }
   }
 
   // Computes h = W (o * tanh(c)) with the projection W [P, H], for a range of h.

@@ -10,25 +10,20 @@ namespace {
 
 template <typename T>
 const CellKernels<T>& CellOf(const Kernels<T>& kernels, RnnMode mode) {
-  switch (mode) {
-    case RnnMode::kLstm:
-      return kernels.lstm;
-    case RnnMode::kGru:
-      return kernels.gru;
-    case RnnMode::kRelu:
-      return kernels.relu;
-    case RnnMode::kTanh:
-      break;
-  }
-  return kernels.tanh;
+  return mode == RnnMode::kLstm   ? kernels.lstm
+         : mode == RnnMode::kGru  ? kernels.gru
+         : mode == RnnMode::kRelu ? kernels.relu
+                                  : kernels.tanh;
 }
 
-// Returns the distance between rows of this width in a buffer of ours: one cache line more if the
-// rows would otherwise compete for a few sets of the L1 cache (64 sets, which repeat every 4 KiB).
+// Returns the distance between rows of this width in a buffer of ours: whole cache lines, and one
+// more if the rows would compete for a few sets of the L1 cache (64 sets, which repeat every 4
+// KiB).
 template <typename T>
 int64_t SpreadRowStride(int64_t width) {
-  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
-  return width * kSize % 1024 == 0 ? width + 64 / kSize : width;
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t lines = (width + kLine - 1) / kLine;
+  return (lines % 16 == 0 ? lines + 1 : lines) * kLine;
 }
 
 }  // namespace
@@ -42,14 +37,7 @@ EngineModel<T>::EngineModel(const RnnConfig& config, const ParamLayout& layout,
       kernels(kernels),
       cell(CellOf(kernels, config.mode)),
       schedule(MakeSchedule(config, shape, kernels)),
-      max_rows(CheckedSize(shape.num_steps) * shape.batch_size),
-      units(config.num_units),
-      output_size(config.output_size()),
-      gates(config.num_gates()),
-      gate_width(gates * units),
-      gate_row_stride(SpreadRowStride<T>(gate_width)),
-      directions(config.num_directions()),
-      output_width(directions * output_size) {}
+      gate_row_stride(SpreadRowStride<T>(gate_width)) {}
 
 template <typename T>
 int64_t EngineModel<T>::WidestInput() const {

@@ -181,14 +181,14 @@ struct EngineModel {
   const Kernels<T>& kernels;
   const CellKernels<T>& cell;
   const Schedule schedule;
-  const CheckedSize max_rows;     // T * B
-  const int64_t units;            // H
-  const int64_t output_size;      // P, which is H without a projection
-  const int64_t gates;            // G
-  const int64_t gate_width;       // G * H
-  const int64_t gate_row_stride;  // of buffers of gates [N, G * H]
-  const int64_t directions;       // D
-  const int64_t output_width;     // D * P
+  const CheckedSize max_rows = CheckedSize(shape.num_steps) * shape.batch_size;  // T * B
+  const int64_t units = config.num_units;                                        // H
+  const int64_t output_size = config.output_size();       // P, which is H without a projection
+  const int64_t gates = config.num_gates();               // G
+  const int64_t gate_width = gates * units;               // G * H
+  const int64_t gate_row_stride;                          // of buffers of gates [N, G * H]
+  const int64_t directions = config.num_directions();     // D
+  const int64_t output_width = directions * output_size;  // D * P
 };
 
 }  // namespace cudnn_rnn

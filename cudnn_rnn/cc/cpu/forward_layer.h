@@ -28,7 +28,7 @@ struct ForwardLayer {
   T* candidate_products[2];             // of all steps, of a single step, or null
   RoundedMatrix rounded_outputs[2][2];  // h of even and of odd steps, of each direction
   RoundedMatrix rounded_unprojected[2];
-  RoundedMatrix rounded_input;  // if the steps compute their input products
+  RoundedMatrix rounded_input;  // x of all steps, with AMX only
   const T* input;               // [N, LayerInputSize]
   T* output;                    // [N, D * P]
   T* dropped;                   // [N, D * P] `output` after dropout, or null
@@ -109,15 +109,17 @@ void PointCell(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
 constexpr int64_t kMaxRowsInStep = 64;
 constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
 
-// Rounds x of all steps.
+// Rounds packed rows of x, if the layer has memory for them.
 template <typename T>
-void RoundInput(const EngineModel<T>& model, int64_t num_rows, const ForwardLayer<T>& layer,
+void RoundInput(const EngineModel<T>& model, const RowRange& rows, const ForwardLayer<T>& layer,
                 TeamMember* member) {
+  if (layer.rounded_input.data == nullptr) return;
   const Kernels<T>& kernels = model.kernels;
   const int64_t width = model.layout.InputWeightColumns(layer.index);
-  member->ForEach(num_rows, width, [&](int64_t begin, int64_t end) {
-    kernels.round_rows({layer.input + begin * width, width, 1}, end - begin, width,
-                       PaddedDepth(kernels, width), layer.rounded_input.At(begin, 0));
+  member->ForEach(rows.end - rows.first, width, [&](int64_t begin, int64_t end) {
+    const int64_t first = rows.first + begin;
+    kernels.round_rows({layer.input + first * width, width, 1}, end - begin, width,
+                       PaddedDepth(kernels, width), layer.rounded_input.At(first, 0));
   });
 }
 

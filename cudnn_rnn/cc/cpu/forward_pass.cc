@@ -106,7 +106,7 @@ class ForwardPass {
     PrepareInputProducts(layer);
     PackStepWeights(layer);
     if (has_products_in_steps_) {
-      RoundInput(model_, sequences_.num_rows(), layer, member_);
+      RoundInput(model_, {0, sequences_.num_rows()}, layer, member_);
       RunLayerSteps(layer, steps, member_);
     } else {
       const int64_t steps_per_block = model_.StepsPerBlock(pass_);
@@ -191,7 +191,9 @@ class ForwardPass {
                            member);
       return;
     }
+    RoundInput(model_, rows, layer, member);
     MatrixProduct<T> product;
+    product.rounded_a = layer.rounded_input.At(rows.first, 0);
     product.rows = num_rows;
     product.columns = gate_width;
     product.depth = columns;

@@ -9,7 +9,7 @@ namespace {
 // block of a, at most 192 KiB, stays in the L2 cache while the item's panels are multiplied with
 // it.
 constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
-constexpr int64_t kItemPanels = 48;
+constexpr int64_t kRoundedItemRows = 512;  // if `a` is rounded already
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
 constexpr int64_t kShortChain = 96;
 
@@ -91,31 +91,39 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
                    int64_t depth) {
   LeftBlock<T> block;
   ProductTile<T> tile = ProductTile<T>();
-  tile.rows = rows;
   tile.factors.depth = depth;
   tile.factors.a =
       product.a.data + first_row * product.a.row_stride + first_depth * product.a.column_stride;
   tile.factors.a_row_stride = product.a.row_stride;
   tile.factors.a_depth_stride = product.a.column_stride;
-  PrepareLeft(kernels, product, rows, &tile.factors, &block);
+  if (product.rounded_a.data != nullptr) {
+    tile.factors.rounded_a = product.rounded_a.At(first_row, first_depth);
+  } else {
+    PrepareLeft(kernels, product, rows, &tile.factors, &block);
+  }
   tile.factors.b_panel_stride = PanelSize(kernels, product.depth);
   tile.c_row_stride = product.c_row_stride;
   tile.accumulate = product.accumulate || first_depth > 0;
   tile.prefetches_c = true;
   tile.chain_terms = product.has_long_sums ? kShortChain : 0;
-  for (int64_t panel = first_panel; panel < end_panel; panel += kernels.tile_vectors) {
-    const int64_t column = panel * kernels.lanes;
-    const int64_t end_column = std::min(
-        product.columns, std::min(panel + kernels.tile_vectors, end_panel) * kernels.lanes);
-    tile.columns = end_column - column;
-    tile.factors.b =
-        product.b + panel * tile.factors.b_panel_stride + PanelSize(kernels, first_depth);
-    tile.factors.next_b = panel + 2 * kernels.tile_vectors <= end_panel
-                              ? tile.factors.b + kernels.tile_vectors * tile.factors.b_panel_stride
-                              : nullptr;
-    tile.c = product.c + first_row * product.c_row_stride + column;
-    tile.bias = product.bias == nullptr || first_depth > 0 ? nullptr : product.bias + column;
-    kernels.product(tile);
+  for (int64_t row = 0; row < rows; row += tile.rows) {
+    tile.rows = kernels.row_multiple == 1 ? rows : std::min(2 * kernels.row_multiple, rows - row);
+    for (int64_t panel = first_panel; panel < end_panel; panel += kernels.tile_vectors) {
+      const int64_t column = panel * kernels.lanes;
+      const int64_t end_column = std::min(
+          product.columns, std::min(panel + kernels.tile_vectors, end_panel) * kernels.lanes);
+      tile.columns = end_column - column;
+      tile.factors.b =
+          product.b + panel * tile.factors.b_panel_stride + PanelSize(kernels, first_depth);
+      tile.factors.next_b =
+          row == 0 && panel + 2 * kernels.tile_vectors <= end_panel
+              ? tile.factors.b + kernels.tile_vectors * tile.factors.b_panel_stride
+              : nullptr;
+      tile.c = product.c + (first_row + row) * product.c_row_stride + column;
+      tile.bias = product.bias == nullptr || first_depth > 0 ? nullptr : product.bias + column;
+      kernels.product(tile);
+    }
+    tile.factors.rounded_a = tile.factors.rounded_a.At(tile.rows, 0);
   }
 }
 
@@ -209,7 +217,8 @@ void Multiply(const Kernels<T>& kernels, const MatrixProduct<T>& product, TeamMe
   if (product.rows == 0 || product.columns == 0) return;
   const int64_t num_panels = NumPanels(kernels, product.columns);
   const int64_t num_tiles = (num_panels + kernels.tile_vectors - 1) / kernels.tile_vectors;
-  const int64_t row_blocks = (product.rows + kItemRows - 1) / kItemRows;
+  const int64_t item_rows = product.rounded_a.data == nullptr ? kItemRows : kRoundedItemRows;
+  const int64_t row_blocks = (product.rows + item_rows - 1) / item_rows;
   // With few row blocks, divides the columns further, so that the members get nearly equal shares.
   const int64_t wanted_blocks = Team::kSlicesPerMember * member->team_size() / row_blocks;
   const int64_t panel_blocks =

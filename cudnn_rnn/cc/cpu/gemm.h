@@ -30,11 +30,14 @@ struct MatrixProduct {
   // For depths that span all steps and sequences: sums are split into short chains, so that the
   // rounding error does not grow with the depth as that of a single chain does. Slightly slower.
   bool has_long_sums = false;
+  RoundedMatrix rounded_a = {};  // replaces `a` unless null; only for kernels that round
 };
 
 // Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the
 // engine packs one tile's columns at a time (MultiplyPackingTiles).
 constexpr int64_t kMaxRowsOfPackedTiles = 64;
+// Panels per item of Multiply, which rounds `a` again for each row of items.
+constexpr int64_t kItemPanels = 48;
 
 // Computes c (+)= bias + a b.
 template <typename T>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cudnn_rnn/cc/cpu/gemm.h"
+
 namespace cudnn_rnn {
 namespace {
 
@@ -102,7 +104,11 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
       rounded_unprojected = TakeRounded(arena, model, pseudo_layers, batch, model.units);
     }
     rounded_outputs = TakeRounded(arena, model, 2 * pseudo_layers, batch, model.output_size);
-    if (in_steps) rounded_input = TakeRounded(arena, model, 1, model.max_rows, model.WidestInput());
+    const bool rounds_once = model.kernels.row_multiple > 1 &&
+                             NumPanels(model.kernels, model.gate_width) > 2 * kItemPanels;
+    if (in_steps || rounds_once) {
+      rounded_input = TakeRounded(arena, model, 1, model.max_rows, model.WidestInput());
+    }
   }
   bias = TakeParts<T>(arena, pseudo_layers, model.gate_width);
   const CheckedSize state_elements = batch * model.units;
