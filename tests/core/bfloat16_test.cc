@@ -136,6 +136,45 @@ TEST(ProductsOfBfloat16RoundTheirFactors) {
   }
 }
 
+// With AMX, x of layers with many gates is rounded once, of all steps or of a block of steps.
+TEST(LayersWithManyGatesRoundTheirFactors) {
+  const Kernels<double> rounding_kernels = RoundingKernels();
+  // The second problem has 33 MiB of gates, which inference computes in blocks.
+  for (const SequenceShape& shape : {SequenceShape{9, 3}, SequenceShape{800, 7}}) {
+    const bool has_blocks = shape.num_steps == 800;
+    Problem problem;
+    problem.config = {RnnMode::kLstm,
+                      InputMode::kLinear,
+                      has_blocks ? Direction::kUnidirectional : Direction::kBidirectional,
+                      DataType::kFloat,
+                      /*num_layers=*/has_blocks ? 1 : 2,
+                      /*num_units=*/385,
+                      /*input_size=*/5,
+                      /*num_proj=*/4};
+    problem.shape = shape;
+    problem.lengths = AllLengths(shape)[2];
+    const Tensors given = MakeTensors(problem);
+    Tensors expected = given;
+    if (!has_blocks) RunWithKernels(problem, rounding_kernels, &expected);
+    for (const Kernels<float>* kernels : AllKernels<float>()) {
+      if (kernels->row_multiple == 1) continue;
+      const Schedule schedule = MakeSchedule(problem.config, shape, *kernels);
+      EXPECT((schedule.steps_per_block.value < shape.num_steps) == has_blocks);
+      std::unique_ptr<RnnPlan> plan;
+      EXPECT(CreateCpuPlan(problem.config, shape, *kernels, &plan).ok(), problem.Text());
+      Tensors training = given, inference = given;
+      SerialRunner serial;
+      RunPlan(*plan, problem, {&serial}, /*is_training=*/true, &training);
+      ThreadRunner runner(3, /*min_cycles_to_wait=*/0);
+      RunPlan(*plan, problem, {&runner}, /*is_training=*/false, &inference);
+      EXPECT(SameBits(inference.output, training.output), problem.Text());
+      if (has_blocks || kernels->planes > 1) continue;
+      const double difference = LargestDifference(training.output, expected.output);
+      EXPECT(difference < 1e-2, difference, " in ", problem.Text());
+    }
+  }
+}
+
 // With AMX, inference computes the input products in each step, training those of all steps before.
 TEST(InputProductsInStepsHaveTheSameBits) {
   constexpr Direction kOne = Direction::kUnidirectional, kBoth = Direction::kBidirectional;

@@ -233,6 +233,31 @@ void CompareWaysToPack(const Kernels<T>& kernels, int64_t rows, int64_t columns,
   EXPECT(whole == by_tiles, kernels.instruction_set, " ", rows, "x", columns, "x", depth);
 }
 
+// Expects the same bits from a left factor that is rounded as a whole and from one that is rounded
+// block by block, across blocks of rows and of depth.
+TEST(RoundingTheLeftFactorBeforeChangesNoBit) {
+  constexpr int64_t kRows = 530, kColumns = 37;
+  for (const Kernels<float>* kernels : AllKernels<float>()) {
+    if (!kernels->rounds()) continue;
+    for (int64_t depth : {7, 705, 1411}) {
+      const std::vector<float> a = Random<float>(kRows * depth, 1),
+                               b = Random<float>(depth * kColumns, 2);
+      std::vector<float> found(kRows * kColumns), expected(found);
+      MatrixProduct<float> product = {kRows,         kColumns,        depth,   {a.data(), depth, 1},
+                                      /*b=*/nullptr, expected.data(), kColumns};
+      PackAndMultiply(*kernels, {b.data(), kColumns, 1}, product);
+      const int64_t row_stride = RoundedRowStride(depth), plane = kRows * row_stride;
+      std::vector<uint16_t> rounded(static_cast<size_t>(plane * kernels->planes));
+      product.rounded_a = {rounded.data(), row_stride, kernels->planes > 1 ? plane : 0};
+      kernels->round_rows(product.a, kRows, depth, PaddedDepth(*kernels, depth), product.rounded_a);
+      product.c = found.data();
+      PackAndMultiply(*kernels, {b.data(), kColumns, 1}, product);
+      EXPECT(found == expected, kernels->instruction_set, ", ", kernels->planes, " planes, ",
+             depth);
+    }
+  }
+}
+
 TEST(PackingTilesForThemselvesChangesNoBit) {
   for (int64_t rows : {1, 9, 50, 64}) {
     for (int64_t depth : {7, 192, 385, 1537}) {
