@@ -6,8 +6,8 @@ namespace cudnn_rnn {
 namespace {
 
 // A work item computes kItemRows rows by kItemPanels panels of c, one k-block at a time. The item's
-// block of a, at most 192 KiB, stays in the L2 cache while the item's panels are multiplied with
-// it.
+// block of a, at most 192 KiB (704 if rounded already), stays in the L2 cache while the item's
+// panels are multiplied with it.
 constexpr int64_t kItemRows = kMaxRowsOfPackedTiles;
 constexpr int64_t kRoundedItemRows = 512;  // if `a` is rounded already
 // Terms per chain if has_long_sums. The chains of a k-block are added up before c is updated.
@@ -106,6 +106,7 @@ void MultiplyBlock(const Kernels<T>& kernels, const MatrixProduct<T>& product, i
   tile.accumulate = product.accumulate || first_depth > 0;
   tile.prefetches_c = true;
   tile.chain_terms = product.has_long_sums ? kShortChain : 0;
+  // With AMX, the rows of a pass stay in the L1 cache until they have gone through all panels.
   for (int64_t row = 0; row < rows; row += tile.rows) {
     tile.rows = kernels.row_multiple == 1 ? rows : std::min(2 * kernels.row_multiple, rows - row);
     for (int64_t panel = first_panel; panel < end_panel; panel += kernels.tile_vectors) {
