@@ -28,7 +28,7 @@ struct ForwardLayer {
   T* candidate_products[2];             // of all steps, of a single step, or null
   RoundedMatrix rounded_outputs[2][2];  // h of even and of odd steps, of each direction
   RoundedMatrix rounded_unprojected[2];
-  RoundedMatrix rounded_input;  // x of all steps, with AMX only
+  RoundedMatrix rounded_input;  // x of all steps, or null
   const T* input;               // [N, LayerInputSize]
   T* output;                    // [N, D * P]
   T* dropped;                   // [N, D * P] `output` after dropout, or null
@@ -52,10 +52,9 @@ void SumBiases(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
   }
 }
 
-// Sets all pointers and strides of a cell, but those of R's panels, for a tile's rows from `row`
-// on. The rows must not cross the step's previous_rows. `keeps_steps` tells whether the buffers of
-// gates, c and others [N, H] have all steps; otherwise those but the gates have only the current
-// one [B, H].
+// Sets all pointers and strides of a cell except those of R's panels, for a tile's rows from `row`
+// on. The rows must not cross the step's previous_rows. If keeps_steps, the buffers of c, R_n h'
+// and the unprojected h hold all steps [N, H]; otherwise they hold the current step [B, H].
 template <typename T>
 void PointCell(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
                const ForwardLayer<T>& layer, const StepTile& tile, int64_t row, bool keeps_steps,
@@ -109,17 +108,16 @@ void PointCell(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
 constexpr int64_t kMaxRowsInStep = 64;
 constexpr int64_t kInputProductStride = kMaxTileVectors * kMaxLanes;
 
-// Rounds packed rows of x, if the layer has memory for them.
+// Rounds x of all steps, if the layer has memory for the rounded x.
 template <typename T>
-void RoundInput(const EngineModel<T>& model, const RowRange& rows, const ForwardLayer<T>& layer,
+void RoundInput(const EngineModel<T>& model, int64_t num_rows, const ForwardLayer<T>& layer,
                 TeamMember* member) {
   if (layer.rounded_input.data == nullptr) return;
   const Kernels<T>& kernels = model.kernels;
   const int64_t width = model.layout.InputWeightColumns(layer.index);
-  member->ForEach(rows.end - rows.first, width, [&](int64_t begin, int64_t end) {
-    const int64_t first = rows.first + begin;
-    kernels.round_rows({layer.input + first * width, width, 1}, end - begin, width,
-                       PaddedDepth(kernels, width), layer.rounded_input.At(first, 0));
+  member->ForEach(num_rows, width, [&](int64_t begin, int64_t end) {
+    kernels.round_rows({layer.input + begin * width, width, 1}, end - begin, width,
+                       PaddedDepth(kernels, width), layer.rounded_input.At(begin, 0));
   });
 }
 

@@ -105,8 +105,8 @@ class ForwardPass {
     }
     PrepareInputProducts(layer);
     PackStepWeights(layer);
+    RoundInput(model_, sequences_.num_rows(), layer, member_);
     if (has_products_in_steps_) {
-      RoundInput(model_, {0, sequences_.num_rows()}, layer, member_);
       RunLayerSteps(layer, steps, member_);
     } else {
       const int64_t steps_per_block = model_.StepsPerBlock(pass_);
@@ -191,7 +191,6 @@ class ForwardPass {
                            member);
       return;
     }
-    RoundInput(model_, rows, layer, member);
     MatrixProduct<T> product;
     product.rounded_a = layer.rounded_input.At(rows.first, 0);
     product.rows = num_rows;

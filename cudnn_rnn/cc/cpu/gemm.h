@@ -36,7 +36,7 @@ struct MatrixProduct {
 // Rows per block of Multiply; each tile's panels are read once per block. Up to this many rows, the
 // engine packs one tile's columns at a time (MultiplyPackingTiles).
 constexpr int64_t kMaxRowsOfPackedTiles = 64;
-// Panels per item of Multiply, which rounds `a` again for each row of items.
+// Panels per item of Multiply. Every item rounds its rows of `a`.
 constexpr int64_t kItemPanels = 48;
 
 // Computes c (+)= bias + a b.

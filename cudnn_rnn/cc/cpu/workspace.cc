@@ -104,7 +104,8 @@ ForwardWorkspace<T>::ForwardWorkspace(const EngineModel<T>& model, Pass pass, Ar
       rounded_unprojected = TakeRounded(arena, model, pseudo_layers, batch, model.units);
     }
     rounded_outputs = TakeRounded(arena, model, 2 * pseudo_layers, batch, model.output_size);
-    const bool rounds_once = model.kernels.row_multiple > 1 &&
+    // The layers of a wavefront do not have x of all steps at once.
+    const bool rounds_once = layers == 1 && model.kernels.row_multiple > 1 &&
                              NumPanels(model.kernels, model.gate_width) > 2 * kItemPanels;
     if (in_steps || rounds_once) {
       rounded_input = TakeRounded(arena, model, 1, model.max_rows, model.WidestInput());

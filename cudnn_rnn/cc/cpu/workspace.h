@@ -76,7 +76,7 @@ struct ForwardWorkspace {
   // For each concurrent layer and direction; null unless the kernels round.
   RoundedParts rounded_outputs;      // [2, B, P] h of even and of odd steps
   RoundedParts rounded_unprojected;  // [B, H] of one step, with a projection only
-  RoundedParts rounded_input;        // one [N, I], with AMX
+  RoundedParts rounded_input;        // one [N, I], with AMX: x
   // Shared by the layers; null if the reserve space holds them.
   T* gates[2] = {};               // [steps_per_block * B, G * H]; null for products in steps
   T* candidate_products[2] = {};  // [B, H] GRU's R_n h', only for a single step
