@@ -63,16 +63,22 @@ void CheckActivations(const Kernels<T>& kernels, T step) {
   for (T x = T(1e-7); x < T(1); x *= T(1.001)) values.push_back(x);
   const std::vector<T> sigmoids = Activate(kernels, RnnMode::kLstm, values);
   const std::vector<T> tanhs = Activate(kernels, RnnMode::kTanh, values);
-  double worst_sigmoid = 0, worst_tanh = 0;
+  double worst_sigmoid = 0, worst_tanh = 0, worst_distance = 0;  // of sigmoid
   for (size_t i = 0; i < values.size(); ++i) {
     if (!testing::IsInSample(static_cast<int64_t>(i))) continue;
     const long double x = static_cast<long double>(values[i]);
     worst_sigmoid =
         std::max(worst_sigmoid, UnitsInTheLastPlace(sigmoids[i], 1 / (1 + std::exp(-x))));
     worst_tanh = std::max(worst_tanh, UnitsInTheLastPlace(tanhs[i], std::tanh(x)));
+    worst_distance = std::max(worst_distance,
+                              static_cast<double>(std::abs(sigmoids[i] - 1 / (1 + std::exp(-x)))));
+    EXPECT(sigmoids[i] >= 0 && sigmoids[i] <= 1 && std::abs(tanhs[i]) <= 1, values[i]);
   }
-  EXPECT(worst_sigmoid < 3, kernels.instruction_set, " ", worst_sigmoid);
-  EXPECT(worst_tanh < 3, kernels.instruction_set, " ", worst_tanh);
+  // The kernels that round factors with AVX-512 have activations of their own.
+  const bool is_exact = !kernels.rounds() || kernels.lanes < 16;
+  EXPECT(worst_sigmoid < (is_exact ? 3 : 32), kernels.instruction_set, " ", worst_sigmoid);
+  EXPECT(worst_tanh < (is_exact ? 3 : 12), kernels.instruction_set, " ", worst_tanh);
+  EXPECT(worst_distance < 1.3e-7, kernels.instruction_set, " ", worst_distance);
 
   const T infinity = std::numeric_limits<T>::infinity();
   const T nan = std::numeric_limits<T>::quiet_NaN();

@@ -152,7 +152,6 @@ class BackwardPass {
   }
 
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
-  StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
   void PackStepWeights(const Layer& layer) {
     model_.PackStepWeights(layer.index, /*for_gradients=*/true, tensors_.params,
@@ -187,8 +186,8 @@ class BackwardPass {
                [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
     const StepRange extended = {steps.first == 0 ? -1 : steps.first, steps.end};
-    RunSteps(extended, /*is_reversed=*/true, AllRows(), schedule_,
-             model_.StepCost(model_.gate_width), run_step, member);
+    RunSteps(extended, /*is_reversed=*/true, {0, model_.directions, 0, sequences_.RowsAt(0)},
+             schedule_, model_.StepCost(model_.gate_width), run_step, member);
   }
 
   // The gradient of h is the sum of the output's gradient and of what the next step's gates

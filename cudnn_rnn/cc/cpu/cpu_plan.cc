@@ -235,7 +235,7 @@ class CpuPlan : public RnnPlan {
       const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
       const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
       take(counts.inputs, rows * config_.input_size);
-      take(counts.outputs, rows * output_width());
+      take(counts.outputs, rows * model_.output_width);
       take(counts.states, state_rows * config_.output_size());
       take(counts.states, state_rows * cell_width());
     }
@@ -268,7 +268,7 @@ class CpuPlan : public RnnPlan {
     // The caller's own buffers, which the workspaces need not hold copies of.
     const CheckedSize rows = CheckedSize(shape_.num_steps) * shape_.batch_size;
     const CheckedSize state_rows = CheckedSize(num_pseudo_layers()) * shape_.batch_size;
-    total = total + (rows * (CheckedSize(config_.input_size) + output_width()) +
+    total = total + (rows * (CheckedSize(config_.input_size) + model_.output_width) +
                      state_rows * config_.num_units) *
                         8;
     if (!total.overflowed()) return Status();
@@ -324,7 +324,7 @@ class CpuPlan : public RnnPlan {
     const RowMap state_map = {num_pseudo_layers(), batch_size, shape_.time_major, sequences.order(),
                               batch_size};
     return {{step_map, rows, sequences.num_rows(), config_.input_size},
-            {step_map, rows, sequences.num_rows(), output_width()},
+            {step_map, rows, sequences.num_rows(), model_.output_width},
             {state_map, state_rows, state_rows, config_.output_size()},
             {state_map, state_rows, state_rows, cell_width()}};
   }
@@ -338,7 +338,6 @@ class CpuPlan : public RnnPlan {
   }
 
   int64_t num_pseudo_layers() const { return config_.num_layers * config_.num_directions(); }
-  int64_t output_width() const { return config_.num_directions() * config_.output_size(); }
   // Buffers of c are empty if the cell has no cell state.
   int64_t cell_width() const { return config_.has_cell_state() ? config_.num_units : 0; }
 

@@ -81,9 +81,11 @@ void PointCell(const EngineModel<T>& model, const ForwardTensors<T>& tensors,
   if (model.config.has_projection()) {
     cell->h = layer.unprojected[d] + unit;
     cell->h_row_stride = units;
+    cell->rounded_h = layer.rounded_unprojected[d].At(row, tile.column);
   } else {
     cell->h = layer.output + (step.first + row) * model.output_width + d * units + tile.column;
     cell->h_row_stride = model.output_width;
+    cell->rounded_h = layer.RoundedOutputs(tile, step.index).At(row, tile.column);
   }
   if (model.config.mode == RnnMode::kGru) {
     cell->previous_h = previous.data + tile.column;

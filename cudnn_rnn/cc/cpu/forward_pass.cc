@@ -155,7 +155,6 @@ class ForwardPass {
   }
 
   int64_t FirstRow(int64_t step) const { return sequences_.FirstRow(step); }
-  StepPart AllRows() const { return {0, model_.directions, 0, sequences_.RowsAt(0)}; }
 
   // Sums the biases and, if W is to be packed as a whole, packs it.
   void PrepareInputProducts(const Layer& layer) {
@@ -264,8 +263,8 @@ class ForwardPass {
       ForTiles(sequences_, projections, part, worker,
                [&](const StepTile& tile) { RunProjectionTile(layer, tile); });
     };
-    RunSteps(steps, /*is_reversed=*/false, AllRows(), schedule_, model_.StepCost(depth), run_step,
-             member);
+    RunSteps(steps, /*is_reversed=*/false, {0, model_.directions, 0, sequences_.RowsAt(0)},
+             schedule_, model_.StepCost(depth), run_step, member);
   }
 
   void RunTile(const Layer& layer, const StepTile& tile) const {
@@ -281,32 +280,22 @@ class ForwardPass {
     cell.recurrent.a_depth_stride = 1;
     for (int64_t row = tile.first_row; row < tile.end_row; row += cell.rows) {
       cell.rows = RowsUpTo(row, tile.end_row, tile.step->previous_rows);
+      PointCell(model_, tensors_, layer, tile, row, keeps_steps_, &cell);
       if (has_products_in_steps_) {
         cell.rows = std::min(cell.rows, kMaxRowsInStep);
         RunCellWithInput(layer, tile, row, &cell);
       } else {
-        PointCell(model_, tensors_, layer, tile, row, keeps_steps_, &cell);
-        RunCell(layer, tile, row, cell);
+        model_.cell.forward(cell);
       }
     }
-  }
-
-  void RunCell(const Layer& layer, const StepTile& tile, int64_t row,
-               const ForwardTile<T>& cell) const {
-    model_.cell.forward(cell);
-    model_.RoundPart({cell.h, cell.h_row_stride, 1}, cell.rows, cell.units,
-                     model_.config.has_projection() ? layer.rounded_unprojected[tile.direction]
-                                                    : layer.RoundedOutputs(tile, tile.step->index),
-                     row, tile.column);
   }
 
   // Not inlined, so that steps without input products do not reserve the buffer.
   __attribute__((noinline)) void RunCellWithInput(const Layer& layer, const StepTile& tile,
                                                   int64_t row, ForwardTile<T>* cell) const {
     alignas(64) T products[kMaxRowsInStep * kInputProductStride];
-    PointCell(model_, tensors_, layer, tile, row, keeps_steps_, cell);
     MultiplyInput(model_, layer, tile, row, products, cell);
-    RunCell(layer, tile, row, *cell);
+    model_.cell.forward(*cell);
   }
 
   // Computes h = W (o * tanh(c)) with the projection W [P, H].

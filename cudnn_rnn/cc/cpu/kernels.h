@@ -48,9 +48,10 @@ struct StridedMatrix {
 // A left-hand operand rounded to bfloat16, row by row: element (row, k) is at
 // data[row * row_stride + k], with zeros from the depth up to the next multiple of depth_multiple.
 struct RoundedMatrix {
-  // Returns the part of the matrix that begins at an element.
+  // Returns the part of the matrix that begins at an element; without data, none.
   RoundedMatrix At(int64_t row, int64_t column) const {
-    return {data + row * row_stride + column, row_stride, plane_stride};
+    const int64_t offset = data == nullptr ? 0 : row * row_stride + column;
+    return {data + offset, row_stride, plane_stride};
   }
   void ClearRows(int64_t begin, int64_t end) const {
     const auto clear = [&](uint16_t* plane) {
@@ -146,6 +147,7 @@ struct ForwardTile {
   int64_t previous_h_row_stride;
   T* h;
   int64_t h_row_stride;
+  RoundedMatrix rounded_h;  // out: h as the factor of products; without data if there are none
   // LSTM.
   const T* previous_c;
   T* c;

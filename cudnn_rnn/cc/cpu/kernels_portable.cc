@@ -24,10 +24,6 @@ template <typename V>
 CUDNN_RNN_INLINE V Min(const V& a, const V& b) {
   return a < b ? a : b;
 }
-template <typename V>
-CUDNN_RNN_INLINE V Max(const V& a, const V& b) {
-  return a > b ? a : b;
-}
 
 #include "cudnn_rnn/cc/cpu/kernels.inc"
 

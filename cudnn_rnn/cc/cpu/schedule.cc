@@ -59,10 +59,6 @@ int64_t ElementBytes(const RnnConfig& config) {
   return config.data_type == DataType::kDouble ? 8 : 4;
 }
 
-bool AreEqual(const PassLengths& lengths, int64_t batch_size) {
-  return lengths.sum == lengths.longest * batch_size;
-}
-
 // Returns the cost of a step in one direction.
 int64_t StepCyclesOf(bool is_forward, const RnnConfig& config, int64_t batch_size,
                      const KernelTraits& kernels) {
@@ -161,7 +157,7 @@ int64_t RowGroups(const RnnConfig& config, const SequenceShape& shape, const Ker
                   bool has_products_in_steps) {
   const int64_t directions = config.num_directions();
   if (lengths.longest < 2 || threads.count % directions != 0) return 1;
-  if (!AreEqual(lengths, shape.batch_size)) return 1;
+  if (lengths.sum != lengths.longest * shape.batch_size) return 1;
   const int64_t groups = threads.count / directions;
   const bool is_large = !FitsCoreCache(config, kernels);
   const bool is_amx = kernels.row_multiple > 1;
