@@ -53,7 +53,8 @@ TEST(ScheduleOfEachKindOfModel) {
     const KernelTraits& kernels;
     Packing input_weights, recurrent_weights;
     int64_t concurrent_layers;
-    Division division;  // of a forward pass on two threads
+    Division division;       // of a forward pass on two threads
+    int64_t input_size = 0;  // 0: as many as units
   };
   const Case cases[] = {
       // Large models.
@@ -92,8 +93,9 @@ TEST(ScheduleOfEachKindOfModel) {
       // R of at most 2 MiB, with AMX and at least 32 sequences per thread.
       {2, 500, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
       {2, 500, kOne, 35, 63, kAmx, kWhole, kWhole, 1, kTiles},
+      {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kRows},
       // The steps read W, too.
-      {2, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
+      {1, 512, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles, 80},
       {2, 513, kOne, 35, 64, kAmx, kWhole, kWhole, 1, kTiles},
       {2, 512, kOne, 35, 64, kBfloat16, kWhole, kWhole, 1, kTiles},
       // Decode steps.
@@ -112,7 +114,8 @@ TEST(ScheduleOfEachKindOfModel) {
       {2, 650, kOne, 0, 4, kAvx512, kByTile, kWhole, 1, kTiles},
   };
   for (const Case& test : cases) {
-    const RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
+    RnnConfig config = MakeConfig(RnnMode::kLstm, test.layers, test.units, test.direction);
+    if (test.input_size > 0) config.input_size = test.input_size;
     const SequenceShape shape = {test.steps, test.batch};
     const Schedule schedule = MakeSchedule(config, shape, test.kernels);
     const auto division_for = [&](int64_t num_threads) {
@@ -214,9 +217,8 @@ TEST(ScheduleOfProductsInSteps) {
       // Gates that begin within a panel. Simple RNNs have one gate.
       {250, 35, 20, false},
       {250, 35, 20, true, kAmx, RnnMode::kTanh},
-      // W of more than 1 MiB: one sequence for 20 inputs.
-      {368, 35, 18, false},
-      {368, 35, 19, true},
+      // W of more than 1 MiB.
+      {368, 35, 64, false},
       {352, 35, 8, true},
       // A wavefront.
       {16, 37, 8, false},

@@ -49,10 +49,9 @@ constexpr int64_t kStepsPerBlock = 8;
 constexpr int64_t kGateBytesPerBlock = int64_t(16) << 20;
 
 // Input products in the steps: the gates stay in the L1 cache instead of being written and read
-// again, but every step reads W. Reading W pays if W is small or if a step has many rows of gates.
+// again, but every step reads W, which pays if W is small.
 constexpr int64_t kMinRowsToRereadWeights = 8;
 constexpr int64_t kMaxBytesReadInSteps = int64_t(1) << 20;
-constexpr int64_t kMaxInputsPerRow = 20;
 
 // Returns the bytes of an element of the engine's buffers.
 int64_t ElementBytes(const RnnConfig& config) {
@@ -118,9 +117,7 @@ Decision<bool> ProductsInSteps(const RnnConfig& config, const SequenceShape& sha
   if (shape.batch_size < kMinRowsToRereadWeights) return {false, "fewer than 8 sequences"};
   const int64_t inputs = std::max(config.input_size, config.LayerInputSize(config.num_layers - 1));
   const CheckedSize bytes = CheckedSize(inputs) * config.num_gates() * config.num_units * 2;
-  if (kMaxBytesReadInSteps < bytes && CheckedSize(shape.batch_size) * kMaxInputsPerRow < inputs) {
-    return {false, "W is large beside the gates of a step"};
-  }
+  if (kMaxBytesReadInSteps < bytes) return {false, "W is large"};
   return {true, "the gates of a tile stay in the L1 cache"};
 }
 
