@@ -67,11 +67,10 @@ void CheckActivations(const Kernels<T>& kernels, T step) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!testing::IsInSample(static_cast<int64_t>(i))) continue;
     const long double x = static_cast<long double>(values[i]);
-    worst_sigmoid =
-        std::max(worst_sigmoid, UnitsInTheLastPlace(sigmoids[i], 1 / (1 + std::exp(-x))));
+    const long double sigmoid = 1 / (1 + std::exp(-x));
+    worst_sigmoid = std::max(worst_sigmoid, UnitsInTheLastPlace(sigmoids[i], sigmoid));
     worst_tanh = std::max(worst_tanh, UnitsInTheLastPlace(tanhs[i], std::tanh(x)));
-    worst_distance = std::max(worst_distance,
-                              static_cast<double>(std::abs(sigmoids[i] - 1 / (1 + std::exp(-x)))));
+    worst_distance = std::max(worst_distance, static_cast<double>(std::abs(sigmoids[i] - sigmoid)));
     EXPECT(sigmoids[i] >= 0 && sigmoids[i] <= 1 && std::abs(tanhs[i]) <= 1, values[i]);
   }
   // The kernels that round factors with AVX-512 have activations of their own.

@@ -128,8 +128,9 @@ Decision<int64_t> StepsPerBlock(const RnnConfig& config, const SequenceShape& sh
   // Of one step, in all directions.
   const CheckedSize bytes = CheckedSize(config.num_gates()) * config.num_units *
                             config.num_directions() * ElementBytes(config) * shape.batch_size;
-  if (bytes * all < CheckedSize(2 * kGateBytesPerBlock))
+  if (bytes * all < CheckedSize(2 * kGateBytesPerBlock)) {
     return {all, "the gates of all steps are small"};
+  }
   const int64_t steps =
       CheckedSize(kGateBytesPerBlock) < bytes ? 1 : kGateBytesPerBlock / bytes.value();
   return {steps, "the gates of all steps are large"};
