@@ -81,7 +81,7 @@ void CheckActivations(const Kernels<T>& kernels, T step) {
 
   const T infinity = std::numeric_limits<T>::infinity();
   const T nan = std::numeric_limits<T>::quiet_NaN();
-  const std::vector<T> special = {infinity, -infinity, T(0), T(-0.0), nan, T(2), T(-1)};
+  const std::vector<T> special = {infinity, -infinity, T(0), T(-0.0), nan, T(2), T(-1), T(-1000)};
   const std::vector<T> sigmoid = Activate(kernels, RnnMode::kLstm, special);
   const std::vector<T> tanh = Activate(kernels, RnnMode::kTanh, special);
   const std::vector<T> relu = Activate(kernels, RnnMode::kRelu, special);
@@ -89,6 +89,8 @@ void CheckActivations(const Kernels<T>& kernels, T step) {
   EXPECT(sigmoid[0] == T(1) && sigmoid[1] < T(1e-37) && sigmoid[2] == T(0.5));
   EXPECT(relu[0] == infinity && relu[1] == T(0) && relu[5] == T(2) && relu[6] == T(0));
   EXPECT(std::isnan(tanh[4]) && std::isnan(sigmoid[4]) && std::isnan(relu[4]));
+  // Nothing passes a closed gate.
+  EXPECT(sigmoid[1] == T(0) && sigmoid[7] == T(0), kernels.instruction_set, " ", sigmoid[7]);
 }
 
 TEST(ActivationsFloat) {
